@@ -1,0 +1,74 @@
+"""The two kinds of loss. A loss is a frozen dataclass of its options whose one method is a pure function of tensors.
+
+It returns nats per token or per digit, float32 or wider, and never reduces, shifts, masks or sees a tokenizer: that is
+the objective's work (`_objective.py`).
+"""
+
+import abc
+import math
+from collections.abc import Iterable
+from typing import ClassVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from digitloss._shapes import PerDigit
+from digitloss.errors import unknown_name
+from digitloss.losses._parts import Digits
+
+
+class AbstractLoss:
+    """What both kinds share. Subclass `AbstractDigitLoss` or `AbstractVocabularyLoss` instead."""
+
+    needs_head: ClassVar[bool] = False
+    """True where the loss reads the head's weight [V, H]."""
+
+    @property
+    def name(self) -> str:
+        """The name of the file that holds the loss."""
+        return type(self).__module__.rpartition(".")[2]
+
+
+class AbstractDigitLoss(AbstractLoss, abc.ABC):
+    """A term on digits, added to cross-entropy with weight alpha; it is 0 where a token holds no digit."""
+
+    default_alpha: ClassVar[float]
+    """Weight of the term where the user gives none."""
+
+    @abc.abstractmethod
+    def digit_loss(self, digits: Digits) -> PerDigit:
+        """Loss of each of M digits, [M], in nats times the units of the loss's distance and place weight."""
+
+
+class AbstractVocabularyLoss(AbstractLoss, abc.ABC):
+    """A loss on the whole vocabulary at every target token, which replaces cross-entropy."""
+
+    @abc.abstractmethod
+    def added_loss(
+        self,
+        logits: Float[Tensor, "N V"],
+        target: Int[Tensor, " N"],
+        cross_entropy: Float[Tensor, " N"],
+        head: Float[Tensor, "V H"] | None,
+    ) -> Float[Tensor, " N"]:
+        """What the loss adds to the cross-entropy of each token, [N] in nats; ignored tokens may hold any finite value.
+
+        Args:
+            logits: float32 or wider.
+            target: Token ids; a valid id where the token is ignored.
+            cross_entropy: Cross-entropy of each token.
+            head: Weight of the head, given where `needs_head`.
+        """
+
+
+def check_choice(option: str, value: str, choices: Iterable[str]) -> None:
+    """Raise ValueError where the value of an option is not among its choices."""
+    choices = list(choices)
+    if value not in choices:
+        raise unknown_name(option, value, choices)
+
+
+def check_positive(option: str, value: float) -> None:
+    """Raise ValueError where the value of an option is not a positive finite number."""
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{option} must be a positive finite number, got {value}")

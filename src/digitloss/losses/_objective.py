@@ -1,0 +1,293 @@
+"""What is minimised: cross-entropy of every target token plus alpha times a numeric term, reduced once.
+
+    objective = sum_t H_t / tokens  +  alpha * sum_t numeric_t / (tokens or digits)
+
+The counts may be given for a whole optimizer step over all micro-batches and ranks; the value then never depends on how
+a batch is split, padded or packed.
+"""
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from digitloss._shapes import Labels, Logits, TokenLosses
+from digitloss.errors import unknown_name
+from digitloss.losses._base import AbstractDigitLoss, AbstractVocabularyLoss
+from digitloss.losses._digits import counts_as_digit, select_digits
+from digitloss.losses._parts import entropy
+from digitloss.losses._registry import load
+from digitloss.numbers import NumberVocab, TokenDigits, find_digits
+
+IGNORED = -100
+"""Label of a token that is no target, as in torch and transformers."""
+
+NORMALIZATIONS = ("tokens", "digits")
+
+
+class Terms(NamedTuple):
+    """The objective token by token, before alpha and reduction: [B, S], S = T - 1, 0 where the token is ignored."""
+
+    cross_entropy: TokenLosses
+    """Nats."""
+    numeric: TokenLosses
+    """Sum over the token's digits; for a loss of the whole vocabulary, what it adds to cross-entropy."""
+    num_digits: Int[Tensor, "B S"]
+    """Digits of the token that get a term."""
+
+
+class Reading(NamedTuple):
+    """The terms of a batch and what the model believed about its digits: [B, S] each, S = T - 1."""
+
+    terms: Terms
+    digit_entropy: TokenLosses
+    """Sum over the token's digits of the entropy of the ten classes, in nats; no gradient."""
+    num_correct: Int[Tensor, "B S"]
+    """Digits of the token whose most probable class is the target."""
+
+
+class Objective:
+    """Cross-entropy plus a numeric term.
+
+    Args:
+        vocab: What the tokens of the labels hold.
+        loss: Name of a loss (`digitloss.losses.names()`), or a loss of your own.
+        alpha: Weight of the numeric term, at least 0; None: the loss's own default.
+        normalize: What the numeric sum is divided by: target tokens, or digits (a mean over digits, as in the paper).
+            A loss of the whole vocabulary is always divided by tokens.
+        options: Fields of the loss's dataclass.
+
+    Raises:
+        ValueError: An unknown name or option, or a value out of range.
+
+    Example:
+        >>> import torch
+        >>> import digitloss as dl
+        >>> vocab = dl.NumberVocab.from_tokens([*"0123456789", ".", " kg"])
+        >>> objective = dl.Objective(vocab, loss="digit_entropy", alpha=0.1)
+        >>> labels = torch.tensor([[1, 2, 10, 5, 11]])
+        >>> loss = objective(torch.zeros(1, 5, 12), labels)
+        >>> round(loss.item(), 4)
+        2.5192
+    """
+
+    def __init__(
+        self,
+        vocab: NumberVocab,
+        loss: str | AbstractDigitLoss | AbstractVocabularyLoss = "digit_entropy",
+        alpha: float | None = None,
+        normalize: Literal["tokens", "digits"] = "tokens",
+        **options: Any,
+    ):
+        self.vocab = vocab
+        if options and not isinstance(loss, str):
+            raise ValueError(f"options {sorted(options)} belong to a loss given by name, got the loss {loss!r}")
+        self.loss = load(loss, **options) if isinstance(loss, str) else loss
+        if normalize not in NORMALIZATIONS:
+            raise unknown_name("normalize", normalize, NORMALIZATIONS)
+        self.alpha = _resolve_alpha(self.loss, alpha)
+        self.normalize = normalize
+
+    @property
+    def is_normalized_by_tokens(self) -> bool:
+        """True where the numeric sum is divided by target tokens, False where by digits."""
+        return self.normalize == "tokens" or isinstance(self.loss, AbstractVocabularyLoss)
+
+    def __repr__(self) -> str:
+        """Return name, weight and options."""
+        return (
+            f"Objective(loss={self.loss.name!r}, alpha={self.alpha}, normalize={self.normalize!r},"
+            f" options={self.loss!r})"
+        )
+
+    def __call__(
+        self,
+        logits: Logits,
+        labels: Labels,
+        *,
+        num_items_in_batch: int | Tensor | None = None,
+        num_digits_in_batch: int | Tensor | None = None,
+        position_ids: Int[Tensor, "_ T"] | None = None,
+        loss_weights: Float[Tensor, "B T"] | None = None,
+        numeric_weights: Float[Tensor, "B T"] | None = None,
+        head: Float[Tensor, "V H"] | None = None,
+    ) -> Float[Tensor, ""]:
+        """Return the objective of a batch, a scalar in float32 or wider.
+
+        Args:
+            logits: As the model returns them: position t predicts label t+1.
+            labels: Token ids, not shifted, -100 where a token is no target. The label at position 0 is no target
+                either, but belongs to its number.
+            num_items_in_batch: Target tokens of the whole optimizer step; None: those of this batch.
+            num_digits_in_batch: Digits of the whole optimizer step, for `normalize="digits"`; None: of this batch.
+            position_ids: Positions in packed samples: a number never crosses a 0. Not needed where the collator masks
+                the first label of each sample.
+            loss_weights: Factor of the whole loss of each label; the counts that divide stay unweighted.
+            numeric_weights: Factor of the numeric term of each label: 0 leaves out digits that are symbols (dates, ids)
+                while their cross-entropy stays.
+            head: Weight of the output head, for losses that read it (`needs_head`).
+
+        Raises:
+            ValueError: Shapes or labels that do not fit together, or a count or the head missing.
+            TypeError: Logits that are not floating point, or labels that are not integers.
+        """
+        reading = self.read(logits, labels, position_ids=position_ids, head=head)
+        return self.reduce(
+            reading.terms,
+            labels,
+            num_items_in_batch=num_items_in_batch,
+            num_digits_in_batch=num_digits_in_batch,
+            loss_weights=loss_weights,
+            numeric_weights=numeric_weights,
+        )
+
+    def terms(
+        self,
+        logits: Logits,
+        labels: Labels,
+        *,
+        position_ids: Int[Tensor, "_ T"] | None = None,
+        head: Float[Tensor, "V H"] | None = None,
+    ) -> Terms:
+        """Return the objective token by token, before alpha and reduction; arguments as for the call."""
+        return self.read(logits, labels, position_ids=position_ids, head=head).terms
+
+    def read(
+        self,
+        logits: Logits,
+        labels: Labels,
+        *,
+        position_ids: Int[Tensor, "_ T"] | None = None,
+        head: Float[Tensor, "V H"] | None = None,
+    ) -> Reading:
+        """Return the terms and what the model believed about each digit; arguments as for the call."""
+        self._check(logits, labels, position_ids)
+        found = self._find_target_digits(labels, position_ids)
+        targets = labels[:, 1:]
+        is_target = targets != IGNORED
+        scores = _at_least_float32(logits[:, :-1]).flatten(0, 1)
+        cross_entropy = F.cross_entropy(scores, targets.flatten(), ignore_index=IGNORED, reduction="none")
+
+        tables = self.vocab.tables(labels.device)
+        digits, has_term = select_digits(tables, found, scores[:, tables.token_ids])
+        if isinstance(self.loss, AbstractDigitLoss):
+            numeric = _per_token(self.loss.digit_loss(digits), has_term, found)
+        else:
+            added = self.loss.added_loss(
+                scores, targets.flatten().clamp(min=0), cross_entropy, _check_head(self.loss, head)
+            )
+            numeric = torch.where(is_target, added.view(targets.shape), 0.0)
+        with torch.no_grad():
+            digit_entropy = _per_token(entropy(digits).sum(-1), has_term, found)
+            num_correct = _per_token((digits.logits.argmax(-1) == digits.target).long(), has_term, found)
+        terms = Terms(cross_entropy.view(targets.shape), numeric, counts_as_digit(tables, found).sum(-1))
+        return Reading(terms, digit_entropy, num_correct)
+
+    def reduce(
+        self,
+        terms: Terms,
+        labels: Labels,
+        *,
+        num_items_in_batch: int | Tensor | None = None,
+        num_digits_in_batch: int | Tensor | None = None,
+        loss_weights: Float[Tensor, "B T"] | None = None,
+        numeric_weights: Float[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, ""]:
+        """Reduce terms to the objective: the one reduction of the library; arguments as for the call."""
+        cross_entropy, numeric, num_digits = terms
+        for name, weights in (("loss_weights", loss_weights), ("numeric_weights", numeric_weights)):
+            if weights is not None and weights.shape != labels.shape:
+                raise ValueError(
+                    f"{name} must have the shape of labels {list(labels.shape)}, got {list(weights.shape)}"
+                )
+        if loss_weights is not None:
+            cross_entropy, numeric = cross_entropy * loss_weights[:, 1:], numeric * loss_weights[:, 1:]
+        if numeric_weights is not None:
+            numeric = numeric * numeric_weights[:, 1:]
+        is_target = labels[:, 1:] != IGNORED
+        num_items = _count(num_items_in_batch, is_target.sum())
+        total = _sum_as_cross_entropy(cross_entropy, is_target) / num_items
+        if self.is_normalized_by_tokens:
+            return total + self.alpha * (numeric.sum() / num_items)
+        if num_items_in_batch is not None and num_digits_in_batch is None:
+            raise ValueError(
+                "normalize='digits' with num_items_in_batch needs num_digits_in_batch too, the digits of the same"
+                " optimizer step: Objective.count_digits counts them, NumericTrainer does it for you"
+            )
+        return total + self.alpha * (numeric.sum() / _count(num_digits_in_batch, num_digits.sum()))
+
+    def count_digits(self, labels: Labels, position_ids: Int[Tensor, "_ T"] | None = None) -> Int[Tensor, "B S"]:
+        """Count the digits of each target token that get a term: `terms.num_digits` from the labels alone."""
+        found = self._find_target_digits(labels, position_ids)
+        return counts_as_digit(self.vocab.tables(labels.device), found).sum(-1)
+
+    def _find_target_digits(self, labels: Labels, position_ids: Int[Tensor, "_ T"] | None) -> TokenDigits:
+        return TokenDigits(*(x[:, 1:] for x in find_digits(self.vocab, labels, position_ids)))
+
+    def _check(self, logits: Tensor, labels: Tensor, position_ids: Tensor | None) -> None:
+        if logits.ndim != 3 or labels.ndim != 2 or logits.shape[:2] != labels.shape:
+            raise ValueError(
+                "expected logits [B, T, V] and labels [B, T] of the same B and T, not shifted,"
+                f" got logits {list(logits.shape)} and labels {list(labels.shape)}"
+            )
+        if not logits.is_floating_point() or labels.dtype not in (torch.int64, torch.int32):
+            raise TypeError(f"expected floating-point logits and integer labels, got {logits.dtype} and {labels.dtype}")
+        if position_ids is not None and position_ids.shape not in (labels.shape, (1, labels.shape[1])):
+            raise ValueError(
+                f"position_ids must have the shape of labels {list(labels.shape)}, got {list(position_ids.shape)}"
+            )
+        num_columns, num_needed = logits.shape[-1], self.vocab.largest_digit_id + 1
+        if num_columns < num_needed:
+            raise ValueError(
+                f"the tokenizer's digit tokens need logits of at least {num_needed} columns, got {num_columns}:"
+                " the model and the tokenizer do not belong together"
+            )
+        if labels.device.type == "cpu" and not torch.compiler.is_compiling():
+            wrong = labels[(labels != IGNORED) & ((labels < 0) | (labels >= num_columns))]
+            if len(wrong):
+                raise ValueError(
+                    f"labels must lie in 0..{num_columns - 1} or be {IGNORED} (no target), got {int(wrong[0])}"
+                    f" and {len(wrong) - 1} more outside"
+                )
+
+
+def _resolve_alpha(loss: object, alpha: float | None) -> float:
+    if isinstance(loss, AbstractVocabularyLoss):
+        if alpha is not None:
+            raise ValueError(f"{loss.name} replaces cross-entropy and takes no alpha, got {alpha}")
+        return 1.0
+    if not isinstance(loss, AbstractDigitLoss):
+        raise TypeError(f"loss must be a name, an AbstractDigitLoss or an AbstractVocabularyLoss, got {loss!r}")
+    alpha = loss.default_alpha if alpha is None else alpha
+    if not (math.isfinite(alpha) and alpha >= 0):
+        raise ValueError(f"alpha must be a finite number of at least 0, got {alpha}")
+    return alpha
+
+
+def _check_head(loss: AbstractVocabularyLoss, head: Tensor | None) -> Tensor | None:
+    if loss.needs_head and head is None:
+        raise ValueError(f"{loss.name} reads the token embeddings of the output head: pass head=model.lm_head.weight")
+    return head
+
+
+def _at_least_float32(logits: Tensor) -> Tensor:
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def _per_token(values: Tensor, has_term: Bool[Tensor, " M"], found: TokenDigits) -> Tensor:
+    """Sum over the digits of each token, 0 where it has none; connected to the graph either way."""
+    return torch.where(has_term, values, 0).view(found.value.shape).sum(-1)
+
+
+def _sum_as_cross_entropy(values: TokenLosses, is_target: Bool[Tensor, "B S"]) -> Tensor:
+    """Sum in the order in which `F.cross_entropy` does, so that alpha = 0 equals it bit for bit."""
+    index = torch.where(is_target, 0, IGNORED).flatten()
+    return F.nll_loss(-values.flatten()[:, None], index, ignore_index=IGNORED, reduction="sum")
+
+
+def _count(given: int | Tensor | None, here: Tensor) -> Tensor:
+    """A denominator; at least 1, so that a batch without targets gives 0 and not NaN."""
+    return (here if given is None else torch.as_tensor(given)).clamp(min=1)

@@ -1,0 +1,36 @@
+"""Cross-entropy alone: the baseline, maximum likelihood.
+
+    loss_t = -log softmax(logits_t)[y_t]
+
+It adds nothing to the cross-entropy that every objective holds.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from digitloss.losses._base import AbstractVocabularyLoss
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss(AbstractVocabularyLoss):
+    """Cross-entropy alone. It has no options.
+
+    Example:
+        >>> import digitloss as dl
+        >>> dl.losses.load("cross_entropy")
+        Loss()
+    """
+
+    def added_loss(
+        self,
+        logits: Float[Tensor, "N V"],
+        target: Int[Tensor, " N"],
+        cross_entropy: Float[Tensor, " N"],
+        head: Float[Tensor, "V H"] | None,
+    ) -> Float[Tensor, " N"]:
+        """Return zeros, connected to the graph."""
+        del logits, head
+        return torch.where(target < 0, cross_entropy, 0.0)

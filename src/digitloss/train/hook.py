@@ -1,0 +1,56 @@
+"""The objective as a plain function, for code that cannot subclass the Trainer."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from digitloss.losses import Objective
+from digitloss.train._outputs import read_logits
+from digitloss.train._proof import log_effective_weight
+
+
+def compute_loss_func(objective: Objective) -> Callable[..., Tensor]:
+    """Make a `compute_loss_func` for `transformers.Trainer`; `NumericTrainer` does more.
+
+    Limits, since the Trainer hands over outputs, labels and the number of target tokens only: no `position_ids` (packed
+    samples must have their first label masked), no head, no digit count (`normalize="digits"` is refused), no metrics
+    in the log, and no proof in the first step that it was called. With several processes leave
+    `average_tokens_across_devices=True`.
+
+    Args:
+        objective: What to minimise.
+
+    Returns:
+        `f(outputs, labels, num_items_in_batch=None) -> scalar`.
+
+    Raises:
+        ValueError: The objective needs what the hook does not get.
+
+    Example:
+        >>> import digitloss as dl
+        >>> vocab = dl.NumberVocab.from_tokens([*"0123456789"])
+        >>> hook = dl.train.compute_loss_func(dl.Objective(vocab))
+    """
+    check_reduced(objective, "compute_loss_func")
+    is_first = True
+
+    def compute_loss(outputs: Any, labels: Tensor, num_items_in_batch: int | Tensor | None = None) -> Tensor:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            log_effective_weight(objective, (labels[:, 1:] != -100).sum(), objective.count_digits(labels).sum())
+        return objective(read_logits(outputs), labels, num_items_in_batch=num_items_in_batch)
+
+    return compute_loss
+
+
+def check_reduced(objective: Objective, adapter: str) -> None:
+    """Refuse an objective that needs more than a hook gets."""
+    if objective.normalize == "digits":
+        raise ValueError(
+            f"{adapter} cannot use normalize='digits': a hook does not get the digit count of the whole optimizer step."
+            " Use NumericTrainer, or normalize='tokens'"
+        )
+    if objective.loss.needs_head:
+        raise ValueError(f"{adapter} cannot use {objective.loss.name}, which reads the head. Use NumericTrainer")
