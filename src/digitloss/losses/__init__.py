@@ -2,10 +2,11 @@
 
 from digitloss.losses._base import AbstractDigitLoss, AbstractLoss, AbstractVocabularyLoss
 from digitloss.losses._objective import Objective, Terms
-from digitloss.losses._parts import Digits
+from digitloss.losses._parts import PLACE_WEIGHTS, Digits
 from digitloss.losses._registry import load, names
 
 __all__ = [
+    "PLACE_WEIGHTS",
     "AbstractDigitLoss",
     "AbstractLoss",
     "AbstractVocabularyLoss",

@@ -1,0 +1,195 @@
+"""Result files in, tables and pictures out. Nothing is computed here that the result files do not hold."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from digitloss.errors import missing_extra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLORS = {
+    "cross_entropy": "#555555",
+    "number_token": "#0072B2",
+    "dist2": "#E69F00",
+    "digit_entropy": "#D55E00",
+    "emo": "#009E73",
+    "mixce": "#CC79A7",
+}
+"""One colour a loss, the same in every picture (Okabe and Ito's palette, told apart by colour-blind readers)."""
+
+_OTHERS = ("#56B4E9", "#000000", "#F0E442")
+
+
+def comparison_table(results: Mapping[str, Any]) -> Table:
+    """Make the table of a comparison.
+
+    Args:
+        results: What `results.json` of `digitloss compare` holds.
+
+    Returns:
+        A table with one row a loss.
+    """
+    runs = results["runs"]
+    table = Table(title="Held-out problems, greedy answers", caption=_caption(runs), caption_justify="left")
+    table.add_column("loss")
+    for heading in (
+        "alpha",
+        "exact match\n(95 % interval)",
+        "absolute error\nmean",
+        "absolute error\nmedian",
+        "no number",
+        "digit entropy\n(nats)",
+        "digit\naccuracy",
+        "ms\na step",
+    ):
+        table.add_column(heading, justify="right")
+    for run in runs:
+        low, high = run["exact_match_interval"]
+        table.add_row(
+            run["loss"],
+            f"{run['alpha']:g}" if run["alpha_applies"] else "-",
+            f"{run['exact_match']:.1%} ({low:.1%} to {high:.1%})",
+            _figure(run["mean_absolute_error"]),
+            _figure(run["median_absolute_error"]),
+            str(run["num_unparsed"]),
+            f"{run['teacher_forced']['digit_token_entropy']:.3f}",
+            f"{run['teacher_forced']['digit_accuracy']:.1%}",
+            f"{1000 * run['seconds_per_step']:.0f}",
+        )
+    return table
+
+
+def draw_comparison(results: Mapping[str, Any], path: Path) -> None:
+    """Draw the picture of a comparison.
+
+    Args:
+        results: What `results.json` of `digitloss compare` holds.
+        path: Where the picture goes; its ending says the format.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    except ModuleNotFoundError as error:
+        raise missing_extra("the picture of a comparison", "report") from error
+    runs = results["runs"]
+    colors = _colors([run["loss"] for run in runs])
+    figure = Figure(figsize=(14, 8.4), dpi=120, layout=ConstrainedLayoutEngine(hspace=0.08, wspace=0.06))
+    panels = figure.subplots(2, 2)
+    _draw_exact_match(panels[0, 0], runs, colors)
+    _draw_errors(panels[0, 1], runs, colors)
+    _draw_places(panels[1, 0], runs, colors)
+    _draw_entropy(panels[1, 1], runs, colors)
+    for axes in panels.flat:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.title.set_fontsize(13)
+        axes.title.set_fontweight("bold")
+    settings = results["settings"]
+    figure.suptitle(
+        f"The same small model trained with {len(runs)} losses: same start, same batches, {settings['steps']:,} steps",
+        fontsize=16,
+    )
+    figure.supxlabel(_caption(runs), fontsize=10, color="#555555")
+    figure.savefig(path)
+
+
+def _draw_exact_match(axes: "Axes", runs: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) -> None:
+    for row, run in enumerate(runs):
+        share, (low, high) = run["exact_match"], run["exact_match_interval"]
+        axes.plot([low, high], [row, row], color=colors[run["loss"]], linewidth=3, solid_capstyle="round")
+        axes.plot(share, row, "o", color=colors[run["loss"]], markersize=11)
+        axes.annotate(f"{share:.1%}", (share, row), (0, 10), textcoords="offset points", ha="center", fontsize=11)
+    _name_rows(axes, runs)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.set(title="Answers that are exactly right", xlabel="share of questions, 95 % interval over the questions")
+    axes.grid(axis="x", color="0.9")
+
+
+def _draw_errors(axes: "Axes", runs: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) -> None:
+    measured = [run["mean_absolute_error"] or 0.0 for run in runs]
+    axes.barh(range(len(runs)), measured, color=[colors[run["loss"]] for run in runs], height=0.55)
+    for row, run in enumerate(runs):
+        label = f"{_figure(run['mean_absolute_error'])}  (median {_figure(run['median_absolute_error'])})"
+        axes.annotate(label, (measured[row], row), (6, 0), textcoords="offset points", va="center", fontsize=11)
+    _name_rows(axes, runs)
+    axes.set_xlim(0, 1.45 * max(measured) or 1)
+    axes.set(title="How far the answers are off", xlabel="mean absolute error of the answers that are numbers")
+
+
+def _draw_places(axes: "Axes", runs: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) -> None:
+    places = [place for place, (_, num_all) in runs[0]["accuracy_by_place"].items() if num_all >= 20]
+    for run in runs:
+        shares = [run["accuracy_by_place"][place][0] / run["accuracy_by_place"][place][1] for place in places]
+        axes.plot(range(len(places)), shares, "o-", color=colors[run["loss"]], linewidth=2, label=run["loss"])
+    axes.set_xticks(range(len(places)), [_place_name(int(place)) for place in places])
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.set(title="Digits that are right, by place", xlabel="place of the digit in the exact answer", ylabel="share")
+    axes.grid(axis="y", color="0.9")
+
+
+def _draw_entropy(axes: "Axes", runs: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) -> None:
+    ends = []
+    for run in runs:
+        steps, entropy = run["curves"]["step"], run["curves"]["digit_token_entropy"]
+        axes.plot(steps, entropy, color=colors[run["loss"]], linewidth=2)
+        ends.append((entropy[-1], steps[-1], run["loss"]))
+    _label_ends(axes, sorted(ends), colors)
+    axes.set_ylim(bottom=0)
+    axes.set(
+        title="How sure the model is of a digit: sharp below, flat above",
+        xlabel="training step",
+        ylabel="entropy of the ten digits (nats)",
+    )
+    axes.grid(axis="y", color="0.9")
+
+
+def _label_ends(axes: "Axes", ends: Sequence[tuple[float, int, str]], colors: Mapping[str, str]) -> None:
+    """Name the lines at their right ends, pushed apart where they are close."""
+    low, high = axes.get_ylim()
+    gap, position = 0.075 * high, low
+    for value, step, name in ends:
+        position = max(value, position + gap)
+        axes.annotate(
+            name,
+            (step, value),
+            (step * 1.03, position),
+            color=colors[name],
+            fontsize=11,
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": colors[name], "linewidth": 0.8},
+        )
+    axes.set_xlim(right=ends[0][1] * 1.32)
+
+
+def _name_rows(axes: "Axes", runs: Sequence[Mapping[str, Any]]) -> None:
+    axes.set_yticks(range(len(runs)), [run["loss"] for run in runs], fontsize=12)
+    axes.set_ylim(len(runs) - 0.4, -0.7)
+    axes.tick_params(axis="y", length=0)
+
+
+def _colors(names: Sequence[str]) -> dict[str, str]:
+    others = [name for name in names if name not in COLORS]
+    return {**COLORS, **{name: _OTHERS[index % len(_OTHERS)] for index, name in enumerate(others)}}
+
+
+def _caption(runs: Sequence[Mapping[str, Any]]) -> str:
+    seeds = sorted({run["seed"] for run in runs})
+    return (
+        f"One training seed ({seeds[0]}): the intervals are over {runs[0]['num_questions']} questions and say nothing"
+        " of other seeds. Digit entropy and accuracy: given the right digits before."
+    )
+
+
+def _place_name(place: int) -> str:
+    names = {0: "units", 1: "tens", 2: "hundreds", 3: "thousands"}
+    return names.get(place, f"10^{place}" if place > 0 else f"decimal {-place}")
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
