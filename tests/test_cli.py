@@ -118,7 +118,7 @@ def test_compare(capsys, tmp_path, monkeypatch):
 
 
 def test_an_interruption_says_how_to_go_on(capsys, tmp_path, monkeypatch):
-    def stop(*arguments):
+    def stop(*arguments, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(compare, "run", stop)

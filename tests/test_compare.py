@@ -64,13 +64,29 @@ def test_the_same_settings_give_the_same_figures(finished, tmp_path):
         assert old["answers"] == new["answers"]
 
 
+def test_processes_change_nothing(finished, tmp_path):
+    _, results, _ = finished
+    calls = []
+    together = run(tiny(), tmp_path, lambda what, share: calls.append(share), workers=2)
+    assert calls == sorted(calls)
+    assert calls[-1] == 1.0
+    for old, new in zip(results["runs"], together["runs"], strict=True):
+        assert old["curves"] == new["curves"]
+        assert old["answers"] == new["answers"]
+
+
+def test_workers_are_at_least_one(tmp_path):
+    with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
+        run(tiny(), tmp_path, workers=0)
+
+
 def test_an_interrupted_comparison_goes_on(finished, tmp_path, monkeypatch):
     _, results, _ = finished
     kept = {**results, "runs": results["runs"][1:]}
     (tmp_path / "results.json").write_text(json.dumps(kept))
     trained = []
     original = engine._run_one
-    monkeypatch.setattr(engine, "_run_one", lambda *args: trained.append(args[1].loss.name) or original(*args))
+    monkeypatch.setattr(engine, "_run_one", lambda *args: trained.append(args[1]) or original(*args))
     completed = run(tiny(), tmp_path)
     assert trained == ["cross_entropy"]
     assert [entry["loss"] for entry in completed["runs"]] == ["cross_entropy", "digit_entropy"]

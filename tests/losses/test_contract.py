@@ -282,9 +282,11 @@ def test_options_are_documented_and_checked(name):
 
 
 def test_counts_the_same_with_int32_labels(name, vocab, batch):
-    _, labels = batch
+    logits, labels = batch
     objective = dl.Objective(vocab, loss=name)
     assert torch.equal(objective.count_digits(labels.int()), objective.count_digits(labels))
+    head = head_of(objective, logits)
+    assert objective(logits, labels.int(), head=head) == objective(logits, labels, head=head)
 
 
 def test_an_objective_can_be_copied(name, vocab, batch):

@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--losses", nargs="+", metavar="LOSS", help="losses, by name; default: those of the preset")
     parser.add_argument("--seed", type=int, help="seed of data, model and batches; default: the preset's")
     parser.add_argument("--steps", type=int, help="optimiser steps a loss; default: the preset's")
+    parser.add_argument("--workers", type=int, help="losses trained at a time; default: the number of cores")
     parser.add_argument("--out", type=Path, required=True, help="folder for the results; made where it is absent")
 
 
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     )
     console = Console()
     columns = (
-        TextColumn("{task.description:<16}"),
+        TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
         TextColumn("gone"),
@@ -61,6 +62,7 @@ def run(options: argparse.Namespace) -> None:
             settings,
             options.out,
             lambda what, share: progress.update(task, description=what, completed=share),
+            workers=min(len(settings.losses), options.workers or os.cpu_count() or 1),
         )
         progress.update(task, description="done", completed=1.0)
     picture = options.out / "comparison.png"

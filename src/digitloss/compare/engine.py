@@ -6,11 +6,13 @@ on with the losses that are not in the file yet.
 
 import dataclasses
 import json
+import multiprocessing
 import platform
 import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -46,13 +48,18 @@ _TEST_SEED = 0
 _CURVES = ("loss", "cross_entropy", "numeric_loss", "digit_token_entropy", "digit_accuracy")
 
 
-def run(settings: Settings, out: Path, progress: Progress = lambda what, share: None) -> dict[str, Any]:
+def run(
+    settings: Settings, out: Path, progress: Progress = lambda what, share: None, workers: int = 1
+) -> dict[str, Any]:
     """Run a comparison, or what is missing of it.
+
+    Each loss is trained on one thread, so that the figures do not depend on the number of cores.
 
     Args:
         settings: What to do.
         out: Folder of `results.json`; made where it is absent.
         progress: Called now and then.
+        workers: Losses trained at a time, each in a process of its own; 1: all in this process.
 
     Returns:
         What `results.json` holds: `settings`, `versions`, and `runs` with the scores, curves and answers of each loss.
@@ -60,38 +67,76 @@ def run(settings: Settings, out: Path, progress: Progress = lambda what, share: 
     Raises:
         DatasetError: The folder has results of other settings, or results that cannot be read.
     """
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
     path = out / "results.json"
     results = _load(path, settings)
     out.mkdir(parents=True, exist_ok=True)
-    tokenizer = character_tokenizer()
-    vocab = NumberVocab.from_tokenizer(tokenizer)
-    train = _encode(tokenizer, generate_problems(settings.num_train, seed=settings.seed))
-    test = generate_problems(settings.num_test, seed=_TEST_SEED, split="test")
     done = {entry["loss"] for entry in results["runs"]}
-    for index, name in enumerate(settings.losses):
-        if name in done:
-            continue
+    pending = [name for name in settings.losses if name not in done]
 
-        def report(share: float, name: str = name, index: int = index) -> None:
-            progress(name, (index + share) / len(settings.losses))
+    def report(names: Sequence[str], share: float) -> None:
+        progress(", ".join(names), (len(done) + share) / len(settings.losses))
 
-        objective = all_losses.Objective(vocab, loss=name)
-        results["runs"].append(_run_one(settings, objective, tokenizer, train, test, report))
+    for entry in (_in_processes if workers > 1 else _in_this_process)(settings, pending, report, workers):
+        results["runs"].append(entry)
+        results["runs"].sort(key=lambda entry: settings.losses.index(entry["loss"]))
         _save(path, results)
-    order = list(settings.losses)
-    results["runs"].sort(key=lambda entry: order.index(entry["loss"]) if entry["loss"] in order else len(order))
-    _save(path, results)
     return results
 
 
-def _run_one(
-    settings: Settings,
-    objective: all_losses.Objective,
-    tokenizer: PreTrainedTokenizerFast,
-    train: list[TrainingRow],
-    test: Sequence[Problem],
-    report: Callable[[float], None],
-) -> dict[str, Any]:
+def _in_this_process(
+    settings: Settings, names: Sequence[str], report: Callable[[Sequence[str], float], None], workers: int
+) -> Iterator[dict[str, Any]]:
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for index, name in enumerate(names):
+
+            def report_one(share: float, index: int = index, name: str = name) -> None:
+                report([name], index + share)
+
+            yield _run_one(settings, name, report_one)
+    finally:
+        torch.set_num_threads(num_threads)
+
+
+def _in_processes(
+    settings: Settings, names: Sequence[str], report: Callable[[Sequence[str], float], None], workers: int
+) -> Iterator[dict[str, Any]]:
+    context = multiprocessing.get_context("spawn")
+    shares = context.Array("d", len(names))
+    with ProcessPoolExecutor(workers, context, _start_worker, (shares,)) as pool:
+        futures = {pool.submit(_run_in_worker, settings, name, index) for index, name in enumerate(names)}
+        while futures:
+            finished, futures = wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
+            now: list[float] = shares[:]
+            report([name for name, share in zip(names, now, strict=True) if 0 < share < 1] or ["starting"], sum(now))
+            yield from (future.result() for future in finished)
+
+
+_shares: Any = None  # in a worker: the share of each loss that is done, read by the parent
+
+
+def _start_worker(shares: Any) -> None:
+    global _shares
+    _shares = shares
+    torch.set_num_threads(1)
+
+
+def _run_in_worker(settings: Settings, name: str, index: int) -> dict[str, Any]:
+    def report(share: float) -> None:
+        _shares[index] = share
+
+    return _run_one(settings, name, report)
+
+
+def _run_one(settings: Settings, name: str, report: Callable[[float], None]) -> dict[str, Any]:
+    """Train and evaluate one loss; `report` gets the share that is done, 1 at the end."""
+    tokenizer = character_tokenizer()
+    objective = all_losses.Objective(NumberVocab.from_tokenizer(tokenizer), loss=name)
+    train = _encode(tokenizer, generate_problems(settings.num_train, seed=settings.seed))
+    test = generate_problems(settings.num_test, seed=_TEST_SEED, split="test")
     model = _new_model(settings, tokenizer)
     with tempfile.TemporaryDirectory() as folder:
         trainer = NumericTrainer(
@@ -112,7 +157,7 @@ def _run_one(
     report(1.0)
     log = [entry for entry in trainer.state.log_history if "loss" in entry]
     return {
-        "loss": objective.loss.name,
+        "loss": name,
         "alpha": objective.alpha,
         "alpha_applies": isinstance(objective.loss, all_losses.AbstractDigitLoss),
         "options": vars(objective.loss),

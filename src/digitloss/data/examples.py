@@ -37,8 +37,8 @@ class Tokenizer(Protocol):
 
     eos_token_id: int | None
 
-    def encode(self, text: str, **kwargs: Any) -> list[int]:
-        """Return the token ids of a text."""
+    def __call__(self, text: list[str], **kwargs: Any) -> Any:
+        """Return the token ids of each text as `input_ids`."""
         ...
 
 
@@ -93,10 +93,14 @@ def encode_examples(
         raise ValueError(
             "the tokenizer has no eos_token_id, and without it a model never learns where to stop: set one"
         )
+    examples = list(examples)
+    if not examples:
+        return []
+    prompts = tokenizer([template.replace("{prompt}", example.prompt) for example in examples])["input_ids"]
+    completions = tokenizer([example.completion for example in examples], add_special_tokens=False)["input_ids"]
     rows: list[TrainingRow] = []
-    for index, example in enumerate(examples):
-        prompt = tokenizer.encode(template.replace("{prompt}", example.prompt))
-        completion = [*tokenizer.encode(example.completion, add_special_tokens=False), tokenizer.eos_token_id]
+    for index, (example, prompt, answer) in enumerate(zip(examples, prompts, completions, strict=True)):
+        completion = [*answer, tokenizer.eos_token_id]
         length = len(prompt) + len(completion)
         if max_length is not None and length > max_length:
             raise DatasetError(

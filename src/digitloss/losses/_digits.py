@@ -14,11 +14,6 @@ from digitloss.numbers import TokenDigits
 from digitloss.numbers._tables import Tables
 
 
-def counts_as_digit(tables: Tables, found: TokenDigits) -> Bool[Tensor, "B T K"]:
-    """True where a token has a digit with at least two possible classes in its family."""
-    return found.is_digit & ((tables.classes >= 0).sum(-1) >= 2)[found.column]
-
-
 def select_digits(
     tables: Tables, found: TokenDigits, token_logits: Float[Tensor, "N D"]
 ) -> tuple[Digits, Bool[Tensor, " M"]]:

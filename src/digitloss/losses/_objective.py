@@ -17,7 +17,7 @@ from torch import Tensor
 from digitloss._shapes import Labels, Logits, TokenLosses
 from digitloss.errors import unknown_name
 from digitloss.losses._base import AbstractDigitLoss, AbstractVocabularyLoss
-from digitloss.losses._digits import counts_as_digit, select_digits
+from digitloss.losses._digits import select_digits
 from digitloss.losses._parts import entropy
 from digitloss.losses._registry import load
 from digitloss.numbers import NumberVocab, TokenDigits, find_digits
@@ -165,8 +165,8 @@ class Objective:
     ) -> Reading:
         """Return the terms and what the model believed about each digit; arguments as for the call."""
         self._check(logits, labels, position_ids)
-        found = self._find_target_digits(labels, position_ids)
-        targets = labels[:, 1:]
+        found = TokenDigits(*(x[:, 1:] for x in find_digits(self.vocab, labels, position_ids)))
+        targets = labels[:, 1:].long()
         is_target = targets != IGNORED
         scores = _at_least_float32(logits[:, :-1]).flatten(0, 1)
         cross_entropy = F.cross_entropy(scores, targets.flatten(), ignore_index=IGNORED, reduction="none")
@@ -183,7 +183,7 @@ class Objective:
         with torch.no_grad():
             digit_entropy = _per_token(entropy(digits).sum(-1), has_term, found)
             num_correct = _per_token((digits.logits.argmax(-1) == digits.target).long(), has_term, found)
-        terms = Terms(cross_entropy.view(targets.shape), numeric, counts_as_digit(tables, found).sum(-1))
+        terms = Terms(cross_entropy.view(targets.shape), numeric, tables.num_terms[found.column])
         return Reading(terms, digit_entropy, num_correct)
 
     def reduce(
@@ -219,13 +219,9 @@ class Objective:
             )
         return total + self.alpha * (numeric.sum() / _count(num_digits_in_batch, num_digits.sum()))
 
-    def count_digits(self, labels: Labels, position_ids: Int[Tensor, "_ T"] | None = None) -> Int[Tensor, "B S"]:
+    def count_digits(self, labels: Labels) -> Int[Tensor, "B S"]:
         """Count the digits of each target token that get a term: `terms.num_digits` from the labels alone."""
-        found = self._find_target_digits(labels, position_ids)
-        return counts_as_digit(self.vocab.tables(labels.device), found).sum(-1)
-
-    def _find_target_digits(self, labels: Labels, position_ids: Int[Tensor, "_ T"] | None) -> TokenDigits:
-        return TokenDigits(*(x[:, 1:] for x in find_digits(self.vocab, labels, position_ids)))
+        return self.vocab.tables(labels.device).num_terms[self.vocab.columns_of(labels[:, 1:])]
 
     def _check(self, logits: Tensor, labels: Tensor, position_ids: Tensor | None) -> None:
         if logits.ndim != 3 or labels.ndim != 2 or logits.shape[:2] != labels.shape:

@@ -36,6 +36,8 @@ class Tables(NamedTuple):
     """Value of each digit of each digit token, -1 where it has no such digit."""
     character: Int[Tensor, "columns K"]
     """Index of each digit in the token's row of `characters`, 0 where it has no such digit."""
+    num_terms: Int[Tensor, " columns"]
+    """Number of digits of each digit token that have at least two possible classes."""
     classes: Int[Tensor, "columns K 10"]
     """Group of each class of each digit, -1 where no token of the family is in that class."""
     member_column: Int[Tensor, " P"]
@@ -90,6 +92,7 @@ def build_tables(
         token_ids=torch.tensor(token_ids),
         value=value,
         character=_padded([*places, []], num_slots, 0),
+        num_terms=((classes >= 0).sum(-1) >= 2).sum(-1),
         classes=classes,
         member_column=column[[token_id for group in members for token_id in group]],
         member_group=torch.tensor([index for index, group in enumerate(members) for _ in group]),

@@ -56,11 +56,10 @@ def find_digits(vocab: NumberVocab, labels: Labels, position_ids: Int[Tensor, "B
         Digits and places of each token, on the labels' device. No value is copied to the host.
     """
     tables = vocab.tables(labels.device)
-    tokens = torch.where((labels >= 0) & (labels < len(vocab)), labels, len(vocab))
-    column = tables.column[tokens]
+    column = vocab.columns_of(labels)
     value = tables.value[column]
 
-    kinds = tables.characters[tokens]
+    kinds = tables.characters[vocab.rows_of(labels)]
     slot = tables.character[column]
     if position_ids is not None:
         border = torch.where(position_ids == 0, OTHER, NOTHING).expand(labels.shape)

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from digitloss.errors import TokenizerError
 from digitloss.numbers._tables import Tables, build_tables, find_families
@@ -150,7 +152,7 @@ class NumberVocab:
     def describe(self) -> VocabSummary:
         """Count the families, their holes, and the digits that fewer than two classes compete for."""
         tables = self.tables()
-        num_lone = ((tables.value >= 0) & ((tables.classes >= 0).sum(-1) < 2)).sum(-1)
+        num_lone = (tables.value >= 0).sum(-1) - tables.num_terms
         families = [
             Family(
                 pattern=pattern.replace("\0", "#"),
@@ -165,6 +167,14 @@ class NumberVocab:
             num_tokens=len(self),
             families=tuple(sorted(families, key=lambda family: (-family.num_tokens, family.pattern))),
         )
+
+    def rows_of(self, token_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+        """Row of each id in the tables; ids that are no tokens share the last one."""
+        return torch.where((token_ids >= 0) & (token_ids < len(self)), token_ids, len(self))
+
+    def columns_of(self, token_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+        """Index of each id among the digit tokens; all others share the last one."""
+        return self.tables(token_ids.device).column[self.rows_of(token_ids)]
 
     def tables(self, device: torch.device | str = "cpu") -> Tables:
         """Return the vocabulary as tensors of a device; they are copied there once."""

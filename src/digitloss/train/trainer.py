@@ -58,7 +58,7 @@ class NumericTrainer(Trainer):
         counts = torch.zeros(2, dtype=torch.long, device=device)
         for batch in batches:
             labels = _labels(batch)
-            num_digits = self.objective.count_digits(labels, batch.get("position_ids"))
+            num_digits = self.objective.count_digits(labels)
             counts += torch.stack([(labels[:, 1:] != -100).sum(), num_digits.sum()]).to(device)
         self._step_counts = self.accelerator.reduce(counts, "sum")
         return batches, num_items_in_batch
