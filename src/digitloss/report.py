@@ -112,14 +112,21 @@ def _draw_exact_match(axes: "Axes", runs: Sequence[Mapping[str, Any]], colors: M
 
 
 def _draw_errors(axes: "Axes", runs: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) -> None:
-    measured = [run["mean_absolute_error"] or 0.0 for run in runs]
-    axes.barh(range(len(runs)), measured, color=[colors[run["loss"]] for run in runs], height=0.55)
     for row, run in enumerate(runs):
-        label = f"{_figure(run['mean_absolute_error'])}  (median {_figure(run['median_absolute_error'])})"
-        axes.annotate(label, (measured[row], row), (6, 0), textcoords="offset points", va="center", fontsize=11)
+        mean, color = run["mean_absolute_error"], colors[run["loss"]]
+        label = f"{_figure(mean)}   (median {_figure(run['median_absolute_error'])})"
+        if mean:
+            axes.plot(mean, row, "o", color=color, markersize=11)
+        axes.annotate(label, (mean or 1.0, row), (0, 10), textcoords="offset points", ha="center", fontsize=11)
     _name_rows(axes, runs)
-    axes.set_xlim(0, 1.45 * max(measured) or 1)
-    axes.set(title="How far the answers are off", xlabel="mean absolute error of the answers that are numbers")
+    means = [run["mean_absolute_error"] or 1.0 for run in runs]
+    axes.set_xscale("log")
+    axes.set_xlim(min(means) / 10, max(means) * 10)
+    axes.set(
+        title="How far the answers are off",
+        xlabel="mean absolute error, log scale; one wild answer can move it far",
+    )
+    axes.grid(axis="x", color="0.9")
 
 
 def _draw_places(axes: "Axes", runs: Sequence[Mapping[str, Any]], colors: Mapping[str, str]) -> None:
@@ -142,29 +149,31 @@ def _draw_entropy(axes: "Axes", runs: Sequence[Mapping[str, Any]], colors: Mappi
     _label_ends(axes, sorted(ends), colors)
     axes.set_ylim(bottom=0)
     axes.set(
-        title="How sure the model is of a digit: sharp below, flat above",
+        title="How sure the model is of its digits",
         xlabel="training step",
-        ylabel="entropy of the ten digits (nats)",
+        ylabel="entropy of the ten digits (nats): 0 is sure",
     )
     axes.grid(axis="y", color="0.9")
 
 
 def _label_ends(axes: "Axes", ends: Sequence[tuple[float, int, str]], colors: Mapping[str, str]) -> None:
-    """Name the lines at their right ends, pushed apart where they are close."""
-    low, high = axes.get_ylim()
-    gap, position = 0.075 * high, low
+    """Name the lines at their right ends, lowest first, pushed apart where they are close."""
+    gap = 0.065 * axes.get_ylim()[1]
+    last_step = ends[0][1]
+    position = ends[0][0] - gap * (len(ends) - 1) / 2
     for value, step, name in ends:
-        position = max(value, position + gap)
         axes.annotate(
             name,
             (step, value),
-            (step * 1.03, position),
+            (last_step * 1.06, position),
             color=colors[name],
             fontsize=11,
             va="center",
             arrowprops={"arrowstyle": "-", "color": colors[name], "linewidth": 0.8},
         )
-    axes.set_xlim(right=ends[0][1] * 1.32)
+        position = max(position + gap, value)
+    axes.set_xlim(0, last_step * 1.35)
+    axes.set_xticks([last_step * part // 4 for part in range(5)])
 
 
 def _name_rows(axes: "Axes", runs: Sequence[Mapping[str, Any]]) -> None:

@@ -1,0 +1,103 @@
+"""Time and memory of every loss, forward and backward, as multiples of plain cross-entropy.
+
+    python benchmarks/losses.py [--shape 4 512 32000] [--rounds 5] [--out losses.json]
+
+Cross-entropy (`F.cross_entropy` on the shifted logits) and the losses run in turn in one process, round by round; each
+figure is the median over rounds of the ratio to the cross-entropy of the same round. Memory is what the process grows by
+in a call, at its largest and in a process of its own, as a multiple of the size of the logits (Linux only).
+"""
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+import digitloss as dl
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shape", type=int, nargs=3, default=[4, 512, 32000], metavar=("B", "T", "V"))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--digits", type=float, default=0.15, help="share of the labels that are digits")
+    parser.add_argument("--out", type=Path)
+    return parser.parse_args()
+
+
+def make_batch(options):
+    batch, length, vocabulary = options.shape
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(10, vocabulary, (batch, length), generator=generator)
+    is_digit = torch.rand(labels.shape, generator=generator) < options.digits
+    labels = torch.where(is_digit, torch.randint(0, 10, labels.shape, generator=generator), labels)
+    return torch.randn(batch, length, vocabulary, generator=generator, requires_grad=True), labels
+
+
+def make_losses(options):
+    vocab = dl.NumberVocab.from_tokens([*"0123456789", *["x"] * (options.shape[2] - 10)])
+
+    def plain(logits, labels):
+        return F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+    return {"plain": plain, **{name: dl.Objective(vocab, loss=name) for name in dl.losses.names()}}
+
+
+def call(loss, logits, labels):
+    logits.grad = None
+    start = time.perf_counter()
+    loss(logits, labels).backward()
+    return time.perf_counter() - start
+
+
+def memory_of_process(field):
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return 1024 * int(line.split()[1])
+    raise LookupError(field)
+
+
+def measure_memory(options, name, queue):
+    torch.set_num_threads(options.threads)
+    logits, labels = make_batch(options)
+    loss = make_losses(options)[name]
+    small = argparse.Namespace(**{**vars(options), "shape": [1, 4, options.shape[2]]})
+    call(loss, *make_batch(small))
+    Path("/proc/self/clear_refs").write_text("5")  # forget the largest size so far (Linux)
+    before = memory_of_process("VmRSS")
+    call(loss, logits, labels)
+    queue.put((memory_of_process("VmHWM") - before) / (logits.numel() * logits.element_size()))
+
+
+def main():
+    options = parse()
+    torch.set_num_threads(options.threads)
+    logits, labels = make_batch(options)
+    losses = make_losses(options)
+    for loss in losses.values():
+        call(loss, logits, labels)
+    rounds = [{name: call(loss, logits, labels) for name, loss in losses.items()} for _ in range(options.rounds)]
+    del logits
+    context = multiprocessing.get_context("spawn")
+    results = {}
+    for name in losses:
+        queue = context.Queue()
+        process = context.Process(target=measure_memory, args=(options, name, queue))
+        process.start()
+        memory = queue.get()
+        process.join()
+        ratio = statistics.median(seconds[name] / seconds["plain"] for seconds in rounds)
+        results[name] = {"time": round(ratio, 2), "memory": round(memory, 2)}
+        print(f"{name:<16} {ratio:5.2f} x the time   {memory:5.2f} x the logits in memory", flush=True)
+    if options.out:
+        description = {"shape": options.shape, "threads": options.threads, "torch": torch.__version__}
+        options.out.write_text(json.dumps({**description, "losses": results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
