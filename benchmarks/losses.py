@@ -2,9 +2,9 @@
 
     python benchmarks/losses.py [--shape 4 512 32000] [--rounds 5] [--out losses.json]
 
-Cross-entropy (`F.cross_entropy` on the shifted logits) and the losses run in turn in one process, round by round; each
-figure is the median over rounds of the ratio to the cross-entropy of the same round. Memory is what the process grows by
-in a call, at its largest and in a process of its own, as a multiple of the size of the logits (Linux only).
+Cross-entropy (`F.cross_entropy` on the shifted logits) and the losses run in turn in one process, round by round.
+Time is the median over rounds of the ratio to the cross-entropy of the same round. Memory is what the process grows by
+in a call, at its largest, in a process of its own, as a multiple of the size of the logits (Linux only).
 """
 
 import argparse

@@ -16,7 +16,8 @@ def compute_loss_func(objective: Objective) -> Callable[..., Tensor]:
     Limits, since the Trainer hands over outputs, labels and the number of target tokens only: no `position_ids` (packed
     samples must have their first label masked), no head, no digit count (`normalize="digits"` is refused), no metrics
     in the log, and no proof in the first step that it was called. With several processes leave
-    `average_tokens_across_devices=True`.
+    `average_tokens_across_devices=True`. Before May 2026 transformers counted the first label of each row as a target:
+    mask it there.
 
     Args:
         objective: What to minimise.
