@@ -20,7 +20,7 @@ demo: .venv/demo  ## compare the losses on the built-in problems: a table and de
 	$(BIN)/digitloss compare --preset quick --out demo
 
 test: .venv/setup  ## run the whole test suite
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered
 
 coverage:  ## check the line coverage of the last test run
 	$(BIN)/coverage report --include='src/digitloss/numbers/*,src/digitloss/losses/*' --fail-under=100

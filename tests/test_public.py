@@ -21,6 +21,7 @@ def test_all_is_the_public_surface():
     on_purpose = set(digitloss.__all__) - {"__version__"}
     assert public - (submodules - on_purpose) == on_purpose
     assert all(hasattr(digitloss, name) for name in digitloss.__all__)
+    assert list(digitloss.__all__) == sorted(digitloss.__all__)
 
 
 @pytest.mark.parametrize("module", ["digitloss.losses", "digitloss.numbers", "digitloss.train", "digitloss.data"])
