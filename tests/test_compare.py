@@ -93,11 +93,12 @@ def test_an_interrupted_comparison_goes_on(finished, tmp_path, monkeypatch):
     assert completed["runs"][0]["answers"] == results["runs"][0]["answers"]
 
 
-def test_another_loss_can_be_added(finished, tmp_path):
+def test_another_loss_can_be_added_and_none_is_lost(finished, tmp_path):
     _, results, _ = finished
     (tmp_path / "results.json").write_text(json.dumps(results))
     completed = run(tiny("dist2", "cross_entropy"), tmp_path)
-    assert [entry["loss"] for entry in completed["runs"]] == ["dist2", "cross_entropy"]
+    assert [entry["loss"] for entry in completed["runs"]] == ["dist2", "cross_entropy", "digit_entropy"]
+    assert completed["runs"][2] == json.loads(json.dumps(results["runs"][1]))
 
 
 def test_results_of_other_settings_are_kept(finished, tmp_path):
@@ -107,6 +108,14 @@ def test_results_of_other_settings_are_kept(finished, tmp_path):
     with pytest.raises(DatasetError, match=r"holds results of other settings \(steps 6 there, 7 now\)"):
         run(tiny(steps=7), tmp_path)
     assert json.loads(path.read_text()) == json.loads(json.dumps(results))
+
+
+def test_results_of_another_version_are_kept_apart(finished, tmp_path):
+    _, results, _ = finished
+    old = {**results, "versions": {**results["versions"], "torch": "2.6.0"}}
+    (tmp_path / "results.json").write_text(json.dumps(old))
+    with pytest.raises(DatasetError, match=r"holds results of other settings \(torch '2\.6\.0' there"):
+        run(tiny(), tmp_path)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"settings": 3}'])

@@ -72,15 +72,19 @@ def run(
     path = out / "results.json"
     results = _load(path, settings)
     out.mkdir(parents=True, exist_ok=True)
-    done = {entry["loss"] for entry in results["runs"]}
+    done = {entry["loss"] for entry in results["runs"]} & set(settings.losses)
     pending = [name for name in settings.losses if name not in done]
 
     def report(names: Sequence[str], share: float) -> None:
         progress(", ".join(names), (len(done) + share) / len(settings.losses))
 
+    def order(entry: dict[str, Any]) -> int:
+        name = entry["loss"]
+        return settings.losses.index(name) if name in settings.losses else len(settings.losses)
+
     for entry in (_in_processes if workers > 1 else _in_this_process)(settings, pending, report, workers):
         results["runs"].append(entry)
-        results["runs"].sort(key=lambda entry: settings.losses.index(entry["loss"]))
+        results["runs"].sort(key=order)
         _save(path, results)
     return results
 
@@ -307,10 +311,9 @@ def _ask(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, problems: 
 
 
 def _load(path: Path, settings: Settings) -> dict[str, Any]:
-    """Results so far, checked to be of the same settings."""
-    described = json.loads(json.dumps(dataclasses.asdict(settings)))
+    """Results so far, checked to be of the same settings and versions; other losses' results are kept."""
     fresh = {
-        "settings": described,
+        "settings": json.loads(json.dumps(dataclasses.asdict(settings))),
         "versions": {
             "digitloss": version("digitloss"),
             "python": platform.python_version(),
@@ -323,16 +326,15 @@ def _load(path: Path, settings: Settings) -> dict[str, Any]:
         return fresh
     try:
         found = json.loads(path.read_text())
-        old = {name: value for name, value in found["settings"].items() if name != "losses"}
-        runs = list(found["runs"])
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        old, runs = {**found["settings"], **found["versions"]}, list(found["runs"])
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise DatasetError(f"{path}: not the results of a comparison ({error!r}); choose another --out") from error
-    new = {name: value for name, value in described.items() if name != "losses"}
-    different = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    new = {**fresh["settings"], **fresh["versions"]}
+    different = sorted(name for name in old.keys() | new.keys() if name != "losses" and old.get(name) != new.get(name))
     if different:
         changes = ", ".join(f"{name} {old.get(name)!r} there, {new.get(name)!r} now" for name in different)
         raise DatasetError(f"{path}: holds results of other settings ({changes}); choose another --out or remove it")
-    return {**fresh, "runs": [entry for entry in runs if entry["loss"] in settings.losses]}
+    return {**fresh, "runs": runs}
 
 
 def _save(path: Path, results: dict[str, Any]) -> None:
