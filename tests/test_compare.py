@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from digitloss.compare import PRESETS, Answer, Settings, engine, run, score, wilson_interval
+from digitloss.compare import PRESETS, Answer, Settings, engine, run, score, trial, wilson_interval
 from digitloss.errors import DatasetError
 
 TINY = {"num_train": 200, "num_test": 18, "steps": 6, "batch_size": 8, "width": 16, "layers": 1, "heads": 2}
@@ -85,8 +85,8 @@ def test_an_interrupted_comparison_goes_on(finished, tmp_path, monkeypatch):
     kept = {**results, "runs": results["runs"][1:]}
     (tmp_path / "results.json").write_text(json.dumps(kept))
     trained = []
-    original = engine._run_one
-    monkeypatch.setattr(engine, "_run_one", lambda *args: trained.append(args[1]) or original(*args))
+    original = engine.run_trial
+    monkeypatch.setattr(engine, "run_trial", lambda *args: trained.append(args[1]) or original(*args))
     completed = run(tiny(), tmp_path)
     assert trained == ["cross_entropy"]
     assert [entry["loss"] for entry in completed["runs"]] == ["cross_entropy", "digit_entropy"]
@@ -127,14 +127,14 @@ def test_results_that_cannot_be_read(tmp_path, content):
 
 def test_few_rows_are_repeated():
     rows = [{"input_ids": [1] * n, "labels": [1] * n} for n in range(1, 4)]
-    plan = engine._plan(tiny(batch_size=5, steps=2), rows)
+    plan = trial._plan(tiny(batch_size=5, steps=2), rows)
     assert len(plan) == 10
     assert set(plan) == {0, 1, 2}
 
 
 def test_a_plan_takes_every_row_once_before_any_twice():
     rows = [{"input_ids": [1] * (n % 7 + 1), "labels": [1] * (n % 7 + 1)} for n in range(64)]
-    plan = engine._plan(tiny(batch_size=8, steps=8), rows)
+    plan = trial._plan(tiny(batch_size=8, steps=8), rows)
     assert sorted(plan) == list(range(64))
     assert plan != sorted(plan)
 
