@@ -149,6 +149,29 @@ def test_alpha_is_a_finite_number_of_at_least_0(vocab, alpha):
         dl.Objective(vocab, alpha=alpha)
 
 
+def test_counts_repeated_for_each_device_count_once(vocab, batch):
+    logits, labels = batch
+    expected = dl.Objective(vocab)(logits, labels, num_items_in_batch=20)
+    value = dl.Objective(vocab)(logits, labels, num_items_in_batch=torch.full((2, 1), 20))
+    assert value.shape == ()
+    assert value == expected
+
+
+def test_negative_counts(vocab, batch):
+    with pytest.raises(ValueError, match="counts of a batch must be at least 0, got -3"):
+        dl.Objective(vocab)(*batch, num_items_in_batch=-3)
+
+
+def test_other_types(vocab, shapes_unchecked):
+    with pytest.raises(TypeError, match=r"vocab must be a NumberVocab, got str: make one with NumberVocab\.from_tok"):
+        dl.Objective("tokenizer")
+    for alpha in ("0.1", True):
+        with pytest.raises(TypeError, match=f"alpha must be a number, got {alpha!r}"):
+            dl.Objective(vocab, alpha=alpha)
+    with pytest.raises(TypeError, match="tokens must be texts or None, got 7 for id 1"):
+        dl.NumberVocab.from_tokens(["1", 7])
+
+
 def test_bad_names(vocab, shapes_unchecked):
     with pytest.raises(ValueError, match="unknown loss 'digit_entrpy', did you mean 'digit_entropy'"):
         dl.Objective(vocab, loss="digit_entrpy")

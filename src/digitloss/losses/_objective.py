@@ -62,6 +62,7 @@ class Objective:
 
     Raises:
         ValueError: An unknown name or option, or a value out of range.
+        TypeError: A vocab, loss or alpha of another type.
 
     Example:
         >>> import torch
@@ -82,6 +83,11 @@ class Objective:
         normalize: Literal["tokens", "digits"] = "tokens",
         **options: Any,
     ):
+        if not isinstance(vocab, NumberVocab):
+            raise TypeError(
+                f"vocab must be a NumberVocab, got {type(vocab).__name__}: make one with"
+                " NumberVocab.from_tokenizer(tokenizer)"
+            )
         self.vocab = vocab
         if options and not isinstance(loss, str):
             raise ValueError(f"options {sorted(options)} belong to a loss given by name, got the loss {loss!r}")
@@ -258,6 +264,8 @@ def _resolve_alpha(loss: object, alpha: float | None) -> float:
     if not isinstance(loss, AbstractDigitLoss):
         raise TypeError(f"loss must be a name, an AbstractDigitLoss or an AbstractVocabularyLoss, got {loss!r}")
     alpha = loss.default_alpha if alpha is None else alpha
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float):
+        raise TypeError(f"alpha must be a number, got {alpha!r}")
     if not (math.isfinite(alpha) and alpha >= 0):
         raise ValueError(f"alpha must be a finite number of at least 0, got {alpha}")
     return alpha
@@ -286,4 +294,8 @@ def _sum_as_cross_entropy(values: TokenLosses, is_target: Bool[Tensor, "B S"]) -
 
 def _count(given: int | Tensor | None, here: Tensor) -> Tensor:
     """A denominator; at least 1, so that a batch without targets gives 0 and not NaN."""
-    return (here if given is None else torch.as_tensor(given)).clamp(min=1)
+    if given is None:
+        return here.clamp(min=1)
+    if isinstance(given, int) and given < 0:
+        raise ValueError(f"counts of a batch must be at least 0, got {given}")
+    return torch.as_tensor(given).flatten()[0].clamp(min=1)  # DataParallel repeats the count, once a device

@@ -93,6 +93,9 @@ class NumberVocab:
                 " None switches one of them off"
             )
         self.tokens = tuple(tokens)
+        for token_id, text in enumerate(self.tokens):
+            if text is not None and not isinstance(text, str):
+                raise TypeError(f"tokens must be texts or None, got {text!r} for id {token_id}")
         """Text that each id adds in context; None where it has no readable text."""
         self.decimal_point = decimal_point
         """The character before the decimals, or None."""
