@@ -17,12 +17,10 @@ COLORS = {
     "number_token": "#0072B2",
     "dist2": "#E69F00",
     "digit_entropy": "#D55E00",
-    "emo": "#009E73",
-    "mixce": "#CC79A7",
 }
 """One colour a loss, the same in every picture (Okabe and Ito's palette, told apart by colour-blind readers)."""
 
-_OTHERS = ("#56B4E9", "#000000", "#F0E442")
+_OTHERS = ("#009E73", "#CC79A7", "#56B4E9", "#000000")
 
 
 def comparison_table(results: Mapping[str, Any]) -> Table:
