@@ -161,6 +161,8 @@ def test_impossible_tokens_equal_absent_tokens(name, vocab, batch):
 def test_gradients_are_right(name, vocab):
     logits, labels = make_batch(vocab, torch.float64)
     objective = dl.Objective(vocab, loss=name)
+    if objective.loss.has_detached_factor:
+        pytest.skip("the gradient is not that of the value, by definition; the loss's own test has it by hand")
     rows, head = labels[:, :7], head_of(objective, logits)
     some = logits[:, :7].detach().requires_grad_()
     assert torch.autograd.gradcheck(lambda x: objective(x, rows, head=head), some, fast_mode=True)

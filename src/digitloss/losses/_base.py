@@ -23,6 +23,14 @@ class AbstractLoss:
     needs_head: ClassVar[bool] = False
     """True where the loss reads the head's weight [V, H]."""
 
+    has_detached_factor: ClassVar[bool] = False
+    """True where a factor of the loss carries no gradient by definition: its gradient is not that of its value."""
+
+    @property
+    def keeps_head(self) -> bool:
+        """True where the loss reads the head's weight as it was when the objective was made."""
+        return False
+
     @property
     def name(self) -> str:
         """The name of the file that holds the loss."""
@@ -72,3 +80,9 @@ def check_positive(option: str, value: float) -> None:
     """Raise ValueError where the value of an option is not a positive finite number."""
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{option} must be a positive finite number, got {value}")
+
+
+def check_share(option: str, value: float) -> None:
+    """Raise ValueError where the value of an option is not between 0 and 1."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"{option} must lie between 0 and 1, got {value}")

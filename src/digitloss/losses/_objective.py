@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from digitloss._shapes import Labels, Logits, TokenLosses
 from digitloss.errors import unknown_name
-from digitloss.losses._base import AbstractDigitLoss, AbstractVocabularyLoss
+from digitloss.losses._base import AbstractDigitLoss, AbstractLoss, AbstractVocabularyLoss
 from digitloss.losses._digits import select_digits
 from digitloss.losses._parts import entropy
 from digitloss.losses._registry import load
@@ -58,6 +58,8 @@ class Objective:
         alpha: Weight of the numeric term, at least 0; None: the loss's own default.
         normalize: What the numeric sum is divided by: target tokens, or digits (a mean over digits, as in the paper).
             A loss of the whole vocabulary is always divided by tokens.
+        head: The output head, or its weight [V, H], for losses that read it (`needs_head`); it may be given to each
+            call instead, and `NumericTrainer` takes the model's. Losses that keep it (`keeps_head`) copy it now.
         options: Fields of the loss's dataclass.
 
     Raises:
@@ -81,6 +83,7 @@ class Objective:
         loss: str | AbstractDigitLoss | AbstractVocabularyLoss = "digit_entropy",
         alpha: float | None = None,
         normalize: Literal["tokens", "digits"] = "tokens",
+        head: Tensor | nn.Module | None = None,
         **options: Any,
     ):
         if not isinstance(vocab, NumberVocab):
@@ -96,6 +99,7 @@ class Objective:
             raise unknown_name("normalize", normalize, NORMALIZATIONS)
         self.alpha = _resolve_alpha(self.loss, alpha)
         self.normalize = normalize
+        self.head = _keep_head(self.loss, head)
 
     @property
     def is_normalized_by_tokens(self) -> bool:
@@ -119,7 +123,7 @@ class Objective:
         position_ids: Int[Tensor, "_ T"] | None = None,
         loss_weights: Float[Tensor, "B T"] | None = None,
         numeric_weights: Float[Tensor, "B T"] | None = None,
-        head: Float[Tensor, "V H"] | None = None,
+        head: Float[Tensor, "V H"] | nn.Module | None = None,
     ) -> Float[Tensor, ""]:
         """Return the objective of a batch, a scalar in float32 or wider.
 
@@ -134,7 +138,7 @@ class Objective:
             loss_weights: Factor of the whole loss of each label; the counts that divide stay unweighted.
             numeric_weights: Factor of the numeric term of each label: 0 leaves out digits that are symbols (dates, ids)
                 while their cross-entropy stays.
-            head: Weight of the output head, for losses that read it (`needs_head`).
+            head: The output head or its weight, for losses that read it (`needs_head`); None: the objective's own.
 
         Raises:
             ValueError: Shapes or labels that do not fit together, or a count or the head missing.
@@ -156,7 +160,7 @@ class Objective:
         labels: Labels,
         *,
         position_ids: Int[Tensor, "_ T"] | None = None,
-        head: Float[Tensor, "V H"] | None = None,
+        head: Float[Tensor, "V H"] | nn.Module | None = None,
     ) -> Terms:
         """Return the objective token by token, before alpha and reduction; arguments as for the call."""
         return self.read(logits, labels, position_ids=position_ids, head=head).terms
@@ -167,7 +171,7 @@ class Objective:
         labels: Labels,
         *,
         position_ids: Int[Tensor, "_ T"] | None = None,
-        head: Float[Tensor, "V H"] | None = None,
+        head: Float[Tensor, "V H"] | nn.Module | None = None,
     ) -> Reading:
         """Return the terms and what the model believed about each digit; arguments as for the call."""
         self._check(logits, labels, position_ids)
@@ -182,9 +186,8 @@ class Objective:
         if isinstance(self.loss, AbstractDigitLoss):
             numeric = _per_token(self.loss.digit_loss(digits), has_term, found)
         else:
-            added = self.loss.added_loss(
-                scores, targets.flatten().clamp(min=0), cross_entropy, _check_head(self.loss, head)
-            )
+            weight = self._head_weight(head, scores.shape[1])
+            added = self.loss.added_loss(scores, targets.flatten().clamp(min=0), cross_entropy, weight)
             numeric = torch.where(is_target, added.view(targets.shape), 0.0)
         with torch.no_grad():
             digit_entropy = _per_token(entropy(digits).sum(-1), has_term, found)
@@ -229,6 +232,24 @@ class Objective:
         """Count the digits of each target token that get a term: `terms.num_digits` from the labels alone."""
         return self.vocab.tables(labels.device).num_terms[self.vocab.columns_of(labels[:, 1:])]
 
+    def _head_weight(self, head: Tensor | nn.Module | None, num_columns: int) -> Tensor | None:
+        """Weight of the head given to the call, else the objective's own; None where the loss reads none."""
+        if not self.loss.needs_head:
+            return None
+        head = self.head if head is None or self.loss.keeps_head else head
+        if head is None:
+            raise ValueError(
+                f"{self.loss.name} reads the output head: pass head=model.get_output_embeddings() to Objective or to"
+                " the call"
+            )
+        weight = _weight_of(head)
+        if weight.ndim != 2 or len(weight) != num_columns:
+            raise ValueError(
+                f"head must have one row for each of the {num_columns} columns of the logits, got a weight of shape"
+                f" {list(weight.shape)} (a sharded head must be gathered first)"
+            )
+        return weight
+
     def _check(self, logits: Tensor, labels: Tensor, position_ids: Tensor | None) -> None:
         if logits.ndim != 3 or labels.ndim != 2 or logits.shape[:2] != labels.shape:
             raise ValueError(
@@ -271,10 +292,21 @@ def _resolve_alpha(loss: object, alpha: float | None) -> float:
     return alpha
 
 
-def _check_head(loss: AbstractVocabularyLoss, head: Tensor | None) -> Tensor | None:
-    if loss.needs_head and head is None:
-        raise ValueError(f"{loss.name} reads the token embeddings of the output head: pass head=model.lm_head.weight")
-    return head
+def _keep_head(loss: AbstractLoss, head: Tensor | nn.Module | None) -> Tensor | nn.Module | None:
+    if not loss.keeps_head:
+        return head
+    if head is None:
+        raise ValueError(
+            f"{loss!r} reads the head as it was before training: pass head=model.get_output_embeddings() to Objective"
+        )
+    return _weight_of(head).detach().clone()
+
+
+def _weight_of(head: Tensor | nn.Module) -> Tensor:
+    weight = head if isinstance(head, Tensor) else getattr(head, "weight", None)
+    if not isinstance(weight, Tensor):
+        raise TypeError(f"head must be a weight [V, H] or a module that has one, got {type(head).__name__}")
+    return weight
 
 
 def _at_least_float32(logits: Tensor) -> Tensor:

@@ -53,5 +53,8 @@ def check_reduced(objective: Objective, adapter: str) -> None:
             f"{adapter} cannot use normalize='digits': a hook does not get the digit count of the whole optimizer step."
             " Use NumericTrainer, or normalize='tokens'"
         )
-    if objective.loss.needs_head:
-        raise ValueError(f"{adapter} cannot use {objective.loss.name}, which reads the head. Use NumericTrainer")
+    if objective.loss.needs_head and objective.head is None:
+        raise ValueError(
+            f"{adapter} cannot read the head, which {objective.loss.name} needs: give it to the objective,"
+            " Objective(..., head=model.get_output_embeddings()), or use NumericTrainer"
+        )

@@ -75,8 +75,8 @@ class NumericTrainer(Trainer):
         outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
         logits = read_logits(outputs)
         head = None
-        if self.objective.loss.needs_head:
-            head = self.accelerator.unwrap_model(model).get_output_embeddings().weight
+        if self.objective.loss.needs_head and self.objective.head is None:
+            head = self.accelerator.unwrap_model(model).get_output_embeddings()
         reading = self.objective.read(logits, labels, position_ids=inputs.get("position_ids"), head=head)
         rows = sums_of_rows(reading, labels)
         if model.training and self._step_counts is not None:
