@@ -11,7 +11,20 @@ import pytest
 import digitloss
 
 ROOT = Path(__file__).parents[1]
-HEAVY = ["transformers", "accelerate", "peft", "trl", "datasets", "lm_eval", "matplotlib", "plotly", "sklearn", "rich"]
+HEAVY = [
+    "transformers",
+    "accelerate",
+    "peft",
+    "trl",
+    "datasets",
+    "lm_eval",
+    "matplotlib",
+    "plotly",
+    "sklearn",
+    "rich",
+    "scipy",
+    "pyarrow",
+]
 
 
 def test_all_is_the_public_surface():

@@ -59,7 +59,7 @@ def test_there_are_at_least_eight_kinds_and_each_is_read_back() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
 def test_answers_are_exact(kind: str, split: str) -> None:
     problems = generate_problems(100, seed=3, split=split, kinds=[kind])
     assert [Fraction(problem.answer) for problem in problems] == [_recompute(problem) for problem in problems]
@@ -96,7 +96,7 @@ def test_most_answers_have_decimals_and_some_are_integers_or_negative() -> None:
     assert any(answer.startswith("-") for answer in answers)
 
 
-@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
 def test_the_seed_decides_everything(split: str) -> None:
     first = generate_problems(300, seed=1, split=split)
     assert generate_problems(300, seed=1, split=split) == first
@@ -108,28 +108,35 @@ def test_the_same_problems_on_every_machine_and_in_every_process() -> None:
     assert questions == ["6.1 + 4.8 =", "0.7 * 8 =", "4.7 - 3.3 ="]
 
 
-def test_train_and_test_never_share_a_question() -> None:
+def test_no_two_splits_share_a_question() -> None:
     train = {problem.question for seed in range(3) for problem in generate_problems(8_000, seed=seed)}
-    test = {problem.question for seed in range(10, 14) for problem in generate_problems(900, seed=seed, split="test")}
+    held_out = [
+        {p.question for seed in range(10, 14) for p in generate_problems(900, seed=seed, split=split)}
+        for split in ("validation", "test")
+    ]
     assert len(train) > 8_000
-    assert len(test) > 900
-    assert not train & test
+    assert min(map(len, held_out)) > 900
+    assert not train & held_out[0]
+    assert not train & held_out[1]
+    assert not held_out[0] & held_out[1]
 
 
-def test_about_one_question_in_ten_is_a_test_question() -> None:
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_about_one_question_in_ten_is_held_out_for_each(split: str) -> None:
     kind = ["sum"]
     train = {problem.question for problem in generate_problems(20_000, seed=0, kinds=kind)}
-    test = {problem.question for problem in generate_problems(700, seed=0, split="test", kinds=kind)}
-    assert 0.08 < len(test) / len(train | test) < 0.12
+    held_out = {problem.question for problem in generate_problems(700, seed=0, split=split, kinds=kind)}
+    assert 0.085 < len(held_out) / (len(train) / 0.8) < 0.125
 
 
-def test_test_problems_are_distinct() -> None:
-    problems = generate_problems(900, seed=5, split="test")
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_held_out_problems_are_distinct(split: str) -> None:
+    problems = generate_problems(900, seed=5, split=split)
     assert len({problem.question for problem in problems}) == 900
 
 
 @pytest.mark.parametrize("num_problems", [1, 9, 100, 905])
-@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
 def test_kinds_are_balanced(num_problems: int, split: str) -> None:
     counts = Counter(problem.kind for problem in generate_problems(num_problems, seed=0, split=split))
     assert counts.total() == num_problems

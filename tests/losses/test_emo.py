@@ -97,7 +97,7 @@ def test_errors():
         dl.Objective(vocab, "emo", rows="frozen")
     with pytest.raises(ValueError, match=f"one row for each of the {len(vocab)} columns .*got a weight of shape"):
         dl.Objective(vocab, "emo", head=head.weight[:5])(logits, labels)
-    with pytest.raises(TypeError, match="head must be a weight .* or a module that has one, got Identity"):
+    with pytest.raises(TypeError, match=r"head must be a weight .* or a module that has one, got Identity"):
         dl.Objective(vocab, "emo", head=torch.nn.Identity())(logits, labels)
     with pytest.raises(ValueError, match="max_ratio must be a positive finite number, got 0"):
         dl.losses.load("emo", max_ratio=0)

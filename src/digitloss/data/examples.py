@@ -1,15 +1,15 @@
 """Instruction files into prompts and completions, and those into training rows.
 
-Read are JSON (a list of objects) and JSON lines, told apart by what the file holds, with one of the usual pairs of
-fields. A row that cannot be used stops the reading with its file and number; none is dropped. Rows are never cut.
+A row has one of the usual pairs of fields, or `messages`. A row that cannot be used stops the reading with its file and
+number; none is dropped. Rows are never cut.
 """
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, runtime_checkable
 
+from digitloss.data._rows import read_rows
 from digitloss.errors import DatasetError
 
 FIELDS = (("instruction", "output"), ("question", "answer"), ("prompt", "completion"), ("input", "target"))
@@ -42,29 +42,26 @@ class Tokenizer(Protocol):
         ...
 
 
-def read_examples(path: str | Path) -> list[Example]:
-    """Read a JSON or JSON-lines file of examples.
+def read_examples(source: str | Path, *, config: str | None = None, split: str = "train") -> list[Example]:
+    """Read examples from a JSON, JSON-lines, CSV or Parquet file, or from a set of the Hugging Face hub.
 
-    Numbers in the file keep their digits as written (`0.50` stays `0.50`).
+    The fields are one of `FIELDS`, or `messages`: any system and user messages, then one of the assistant. An Alpaca
+    row's `input`, where it is not empty, is the last line of the prompt. Numbers of JSON and CSV files keep their
+    digits as written (`0.50` stays `0.50`).
 
     Args:
-        path: The file.
+        source: The file, or the name of a hub set (`openai/gsm8k`) or its folder.
+        config: Configuration of a hub set.
+        split: Split of a hub set.
 
     Returns:
         The examples, in the order of the file.
 
     Raises:
-        DatasetError: The file cannot be read, or a row has no prompt or no answer; file and row are named.
+        DatasetError: The source cannot be read, or a row has no prompt or no answer; file and row are named.
+        MissingExtraError: A Parquet file or hub set without the packages that read them.
     """
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path}: cannot be read as UTF-8 text: {error}") from error
-    rows = _parse(path, text)
-    if not rows:
-        raise DatasetError(f"{path}: no rows; expected a JSON list or JSON lines of objects")
-    return [_example(f"{path}, {where}", row) for where, row in rows]
+    return [_example(where, row) for where, row in read_rows(source, config=config, split=split)]
 
 
 def encode_examples(
@@ -111,51 +108,55 @@ def encode_examples(
     return rows
 
 
-def _parse(path: Path, text: str) -> list[tuple[str, Any]]:
-    """Rows of a file with where each stands."""
-    try:
-        content = json.loads(text, parse_float=str, parse_int=str)
-    except json.JSONDecodeError:
-        return [
-            (f"line {number}", _parse_line(path, number, line))
-            for number, line in enumerate(text.split("\n"), 1)
-            if line.strip()
-        ]
-    if isinstance(content, dict):
-        return [("line 1", content)]
-    if not isinstance(content, list):
-        raise DatasetError(f"{path}: expected a JSON list or JSON lines of objects, got a {type(content).__name__}")
-    return [(f"row {number}", row) for number, row in enumerate(content, 1)]
-
-
-def _parse_line(path: Path, number: int, line: str) -> Any:
-    try:
-        return json.loads(line, parse_float=str, parse_int=str)
-    except json.JSONDecodeError as error:
-        raise DatasetError(f"{path}, line {number}: not valid JSON ({error})") from error
-
-
 def _example(where: str, row: Any) -> Example:
     if not isinstance(row, dict):
         raise DatasetError(f"{where}: expected an object with a prompt and an answer, got a {type(row).__name__}")
-    for prompt, completion in FIELDS:
+    if "messages" in row:
+        messages = row["messages"]
+        if not isinstance(messages, list) or len(messages) < 2:
+            raise DatasetError(f"{where}: expected at least two messages, got {_shown(messages)}")
+        return Example(
+            prompt=_contents(where, messages[:-1], ("system", "user")),
+            completion=_contents(where, messages[-1:], ("assistant",)),
+        )
+    whole = [pair for pair in FIELDS if pair[0] in row and pair[1] in row]
+    for prompt, completion in whole or FIELDS:
         if prompt in row:
-            return Example(
-                prompt=_text(where, row, prompt, "prompt"), completion=_text(where, row, completion, "answer")
-            )
+            asked = _text(where, row, prompt, "prompt", ("system", "user"))
+            if prompt == "instruction" and row.get("input"):
+                asked += "\n" + _text(where, row, "input", "input", ())
+            return Example(prompt=asked, completion=_text(where, row, completion, "answer", ("assistant",)))
     pairs = ", ".join("/".join(pair) for pair in FIELDS)
-    raise DatasetError(f"{where}: no prompt: expected one of the field pairs {pairs}, got the fields {_names(row)}")
+    raise DatasetError(
+        f"{where}: no prompt: expected messages or one of the field pairs {pairs}, got the fields {sorted(row)}"
+    )
 
 
-def _text(where: str, row: dict[str, Any], field: str, what: str) -> str:
+def _text(where: str, row: Mapping[str, Any], field: str, what: str, roles: tuple[str, ...]) -> str:
     value = row.get(field)
+    if isinstance(value, list) and value and all(isinstance(message, dict) for message in value):
+        return _contents(where, value, roles)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
     if not isinstance(value, str) or not value.strip():
-        got = "nothing" if value is None else repr(value)[:60]
         raise DatasetError(
-            f"{where}: no {what}: expected text in the field {field!r}, got {got}; the fields are {_names(row)}"
+            f"{where}: no {what}: expected text in the field {field!r}, got {_shown(value)}; the fields are"
+            f" {sorted(row)}"
         )
     return value
 
 
-def _names(row: dict[str, Any]) -> Sequence[str]:
-    return sorted(row)
+def _contents(where: str, messages: list[Any], roles: tuple[str, ...]) -> str:
+    """Texts of messages, which must be of these roles."""
+    for message in messages:
+        role, content = (message.get(name) if isinstance(message, dict) else None for name in ("role", "content"))
+        if role not in roles or not isinstance(content, str) or not content.strip():
+            raise DatasetError(
+                f"{where}: expected a text of the role {' or '.join(roles)}, got {_shown(message)} (conversations of"
+                " several turns are not read)"
+            )
+    return "\n\n".join(message["content"] for message in messages)
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else repr(value)[:80]

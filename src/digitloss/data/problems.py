@@ -4,8 +4,8 @@
     "3x - 1.5, x = 4:"   ->  "10.5"
 
 Answers are computed by `decimal` in a context that refuses rounding: an inexact answer would raise, not slip through.
-A question belongs to one split for ever, by a hash of its text, so train and test never share a question, whatever the
-seeds. What this file does not do: spoken language (the wording is fixed, one form a kind), and counting `2 + 3` and
+A question belongs to one split for ever, by a hash of its text, so no two splits share a question, whatever the seeds.
+ What this file does not do: spoken language (the wording is fixed, one form a kind), and counting `2 + 3` and
 `3 + 2` as one question.
 """
 
@@ -18,10 +18,10 @@ from typing import Literal, get_args
 
 from digitloss.errors import unknown_name
 
-Split = Literal["train", "test"]
+Split = Literal["train", "validation", "test"]
 
-_TEST_SHARE = 10  # one question in ten is a test question
-_MAX_REPEATS = 5_000  # draws without a new test question after which a kind counts as used up
+_SHARES: dict[int, Split] = {0: "test", 1: "validation"}  # of the hash modulo 10; the other eight are for training
+_MAX_REPEATS = 5_000  # draws without a new held-out question after which a kind counts as used up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,19 +122,20 @@ def generate_problems(
 ) -> list[Problem]:
     """Make problems of the given kinds, evenly mixed, in an order that the seed decides.
 
-    Test problems of one call are distinct. Train problems are drawn freely and may repeat.
+    Held-out problems of one call are distinct. Train problems are drawn freely and may repeat.
 
     Args:
         num_problems: How many, at least 1.
         seed: Same seed, same problems.
-        split: No question is in both splits, whatever the seeds; one question in ten is a test question.
+        split: No question is in two splits, whatever the seeds; one question in ten is a test question, and one in ten
+            a validation question.
         kinds: Names from `KINDS`; a name given twice counts twice.
 
     Returns:
         `num_problems` problems; the counts of the kinds differ by at most one.
 
     Raises:
-        ValueError: Unknown kind or split, no problems asked for, or more test problems than exist.
+        ValueError: Unknown kind or split, no problems asked for, or more held-out problems than exist.
 
     Example:
         >>> [problem] = generate_problems(1, seed=0, kinds=["change"])
@@ -153,7 +154,7 @@ def generate_problems(
             if problem is None:
                 raise ValueError(_used_up(kind, num_problems, [made.kind for made in problems].count(kind)))
             problems.append(problem)
-            if split == "test":
+            if split != "train":
                 seen.add(problem.question)
     return problems
 
@@ -180,13 +181,13 @@ def _draw(random: Random, kind: str, split: Split, seen: set[str]) -> Problem | 
 
 def _split_of(question: str) -> Split:
     digest = hashlib.sha256(question.encode()).digest()
-    return "test" if int.from_bytes(digest[:8], "big") % _TEST_SHARE == 0 else "train"
+    return _SHARES.get(int.from_bytes(digest[:8], "big") % 10, "train")
 
 
 def _used_up(kind: str, num_problems: int, num_found: int) -> str:
     return (
-        f"num_problems must not exceed the distinct test problems that exist: got {num_problems}, but kind {kind!r} "
-        f"was used up after {num_found}; ask for fewer problems or for more kinds"
+        f"num_problems must not exceed the distinct held-out problems that exist: got {num_problems}, but kind {kind!r}"
+        f" was used up after {num_found}; ask for fewer problems or for more kinds"
     )
 
 
