@@ -10,11 +10,12 @@ import digitloss
 FOLDER = Path(digitloss.__file__).parent
 
 ALLOWED = {
-    "cli": {"compare", "report", "analysis", "evals", "train", "data", "losses", "numbers"},
-    "compare": {"analysis", "evals", "train", "data", "losses", "numbers"},
+    "cli": {"hub", "compare", "report", "analysis", "evals", "train", "data", "losses", "numbers"},
+    "compare": {"hub", "analysis", "evals", "train", "data", "losses", "numbers"},
     "report": set(),
     "train": {"losses", "data"},
     "data": set(),
+    "hub": set(),
     "losses": {"numbers"},
     "numbers": set(),
     "errors": set(),

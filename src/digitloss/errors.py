@@ -3,6 +3,7 @@
 ```
 DigitlossError
  |- TokenizerError (ValueError)       the tokenizer has nothing that a numeric loss could use
+ |- ModelError (ValueError)           a model cannot be loaded
  |- DatasetError (ValueError)         a data file or row cannot be used; the message names file and row
  |- MissingExtraError (ImportError)   an optional dependency is absent; the message holds the pip command
  `- TermNotCalledError (RuntimeError) training ran without the numeric term
@@ -21,6 +22,10 @@ class DigitlossError(Exception):
 
 class TokenizerError(DigitlossError, ValueError):
     """The tokenizer has nothing that a numeric loss could use."""
+
+
+class ModelError(DigitlossError, ValueError):
+    """A model cannot be loaded."""
 
 
 class DatasetError(DigitlossError, ValueError):

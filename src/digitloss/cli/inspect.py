@@ -27,22 +27,15 @@ def run(options: argparse.Namespace) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from digitloss.errors import TokenizerError, missing_extra, unknown_name
+    from digitloss.errors import unknown_name
     from digitloss.losses import PLACE_WEIGHTS
     from digitloss.numbers import NumberVocab, place_table
 
     if options.place not in PLACE_WEIGHTS:
         raise unknown_name("place", options.place, PLACE_WEIGHTS)
-    try:
-        from transformers import AutoTokenizer
-    except ModuleNotFoundError as error:
-        raise missing_extra("digitloss inspect", "train") from error
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(options.tokenizer, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise TokenizerError(
-            f"{options.tokenizer!r} is neither a folder with a tokenizer nor a hub name that can be loaded: {error}"
-        ) from error
+    from digitloss.hub import load_tokenizer
+
+    tokenizer = load_tokenizer(options.tokenizer)
     vocab = NumberVocab.from_tokenizer(
         tokenizer,
         decimal_point=None if options.decimal_point == _OFF else options.decimal_point,

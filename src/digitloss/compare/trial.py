@@ -1,21 +1,20 @@
-"""One loss of a comparison: train the model, evaluate it, ask it the held-out problems.
+"""One training run of a comparison: train the model with a loss, evaluate it, ask it the held-out questions.
 
-Every loss has the same start, the same batches in the same order and the same questions.
+Runs of one seed have the same start, the same batches in the same order and the same questions.
 """
 
 import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
+    GenerationConfig,
+    PreTrainedTokenizerBase,
     PrinterCallback,
     TrainerCallback,
     TrainerControl,
@@ -23,41 +22,56 @@ from transformers import (
     TrainingArguments,
 )
 
-import digitloss.losses as all_losses
 from digitloss.compare.scores import Answer, score
 from digitloss.compare.settings import Settings
-from digitloss.data import Example, Problem, TrainingRow, character_tokenizer, encode_examples, generate_problems
+from digitloss.compare.tasks import AbstractTask, Question, Split, rows_of
+from digitloss.compare.variants import Variant
+from digitloss.data import Example, TrainingRow, encode_examples
+from digitloss.losses import AbstractDigitLoss
 from digitloss.numbers import NumberVocab
 from digitloss.train import NumericTrainer
 
-_TEMPLATE = "{prompt} "
-_TEST_SEED = 0
 _CURVES = ("loss", "cross_entropy", "numeric_loss", "digit_token_entropy", "digit_accuracy")
+_TEACHER_FORCED = ("cross_entropy", "numeric_loss", "digit_token_entropy", "digit_accuracy")
 
 
-def run_trial(settings: Settings, name: str, report: Callable[[float], None]) -> dict[str, Any]:
-    """Train and evaluate one loss.
+class Trial(NamedTuple):
+    """What to run."""
+
+    variant: Variant
+    seed: int
+    alpha: float | None
+    """Weight of the numeric term; None: the variant's own."""
+    split: Split
+    """The questions that are asked."""
+
+
+def run_trial(settings: Settings, trial: Trial, report: Callable[[float], None]) -> dict[str, Any]:
+    """Train and evaluate one loss with one seed.
 
     Args:
-        settings: What to do.
-        name: Name of the loss.
+        settings: Settings of the comparison.
+        trial: What to run.
         report: Called with the share that is done, at last with 1.
 
     Returns:
-        The scores, curves and answers of the loss, as `results.json` holds them.
+        The scores, curves and outputs, as `results.json` holds them.
     """
-    tokenizer = character_tokenizer()
-    objective = all_losses.Objective(NumberVocab.from_tokenizer(tokenizer), loss=name)
-    train = _encode(tokenizer, generate_problems(settings.num_train, seed=settings.seed))
-    test = generate_problems(settings.num_test, seed=_TEST_SEED, split="test")
-    model = _new_model(settings, tokenizer)
+    task = settings.task
+    seed = trial.variant.seed(trial.seed)
+    tokenizer, questions = task.tokenizer, task.questions(trial.split)
+    model: Any = task.new_model(seed)
+    objective = trial.variant.objective(
+        NumberVocab.from_tokenizer(tokenizer), alpha=trial.alpha, head=model.get_output_embeddings()
+    )
+    rows = rows_of(task, seed)
     with tempfile.TemporaryDirectory() as folder:
         trainer = NumericTrainer(
             model=model,
-            args=_arguments(settings, folder),
+            args=_arguments(settings, folder, seed),
             objective=objective,
-            train_dataset=_Planned(train, _plan(settings, train)),
-            eval_dataset=_encode(tokenizer, test),
+            train_dataset=_Planned(rows, _plan(settings, rows, seed)),
+            eval_dataset=_encode(task, questions),
             data_collator=_Padding(tokenizer.pad_token_id),
             callbacks=[_Steps(settings.steps, report)],
         )
@@ -66,32 +80,31 @@ def run_trial(settings: Settings, name: str, report: Callable[[float], None]) ->
         trainer.train()
         seconds = time.monotonic() - start
         metrics = trainer.evaluate()
-    answers = _ask(model, tokenizer, test)
+    outputs = _ask(task, model, questions)
     report(1.0)
     log = [entry for entry in trainer.state.log_history if "loss" in entry]
+    answers = [Answer(*question, output) for question, output in zip(questions, outputs, strict=True)]
     return {
-        "loss": name,
-        "alpha": objective.alpha,
-        "alpha_applies": isinstance(objective.loss, all_losses.AbstractDigitLoss),
-        "options": vars(objective.loss),
-        "seed": settings.seed,
+        "loss": trial.variant.label,
+        "seed": trial.seed,
+        "alpha": objective.alpha if isinstance(objective.loss, AbstractDigitLoss) else None,
         "seconds_per_step": seconds / settings.steps,
         **score(answers),
-        "teacher_forced": {
-            name: metrics[f"eval_{name}"]
-            for name in ("cross_entropy", "numeric_loss", "digit_token_entropy", "digit_accuracy")
+        "teacher_forced": {name: metrics[f"eval_{name}"] for name in _TEACHER_FORCED if f"eval_{name}" in metrics},
+        "curves": {
+            "step": [entry["step"] for entry in log],
+            **{name: [entry.get(name) for entry in log] for name in _CURVES},
         },
-        "curves": {"step": [entry["step"] for entry in log], **{name: [e[name] for e in log] for name in _CURVES}},
-        "answers": [answer._asdict() for answer in answers],
+        "outputs": outputs,
     }
 
 
-def _arguments(settings: Settings, folder: str) -> TrainingArguments:
+def _arguments(settings: Settings, folder: str, seed: int) -> TrainingArguments:
     return TrainingArguments(
         output_dir=folder,
         max_steps=settings.steps,
         per_device_train_batch_size=settings.batch_size,
-        per_device_eval_batch_size=200,
+        per_device_eval_batch_size=settings.task.eval_batch_size,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
         adam_beta2=0.98,
@@ -104,43 +117,18 @@ def _arguments(settings: Settings, folder: str) -> TrainingArguments:
         log_level="error",
         use_cpu=not torch.cuda.is_available(),
         dataloader_pin_memory=False,
-        seed=settings.seed,
+        seed=seed,
     )
 
 
-def _new_model(settings: Settings, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """A Llama with embeddings of unit variance and matrices of 1 / sqrt(inputs), which learns arithmetic soonest."""
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=settings.width,
-        intermediate_size=2 * settings.width,
-        num_hidden_layers=settings.layers,
-        num_attention_heads=settings.heads,
-        num_key_value_heads=settings.heads,
-        max_position_embeddings=64,
-        tie_word_embeddings=False,
-        rope_parameters={"rope_type": "default", "rope_theta": 100.0},
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        bos_token_id=None,
-    )
-    torch.manual_seed(settings.seed)
-    model = LlamaForCausalLM(config)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if weight.ndim == 2:
-                torch.nn.init.normal_(weight, std=1.0 if "embed" in name else weight.shape[1] ** -0.5)
-    return model
+def _encode(task: AbstractTask, questions: Sequence[Question]) -> list[TrainingRow]:
+    examples = [Example(prompt=question.question, completion=question.gold) for question in questions]
+    return encode_examples(task.tokenizer, examples, template=task.template)
 
 
-def _encode(tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem]) -> list[TrainingRow]:
-    examples = [Example(prompt=problem.question, completion=problem.answer) for problem in problems]
-    return encode_examples(tokenizer, examples, template=_TEMPLATE)
-
-
-def _plan(settings: Settings, rows: list[TrainingRow]) -> list[int]:
+def _plan(settings: Settings, rows: list[TrainingRow], seed: int) -> list[int]:
     """Row of every place of every batch: shuffled, with rows of like length together, which saves padding."""
-    shuffle = random.Random(settings.seed)
+    shuffle = random.Random(seed)
     order: list[int] = []
     while len(order) < settings.steps * settings.batch_size:
         indices = list(range(len(rows)))
@@ -197,23 +185,32 @@ class _Steps(TrainerCallback):
         self._report(0.97 * state.global_step / self._steps)
 
 
-def _ask(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem]) -> list[Answer]:
-    """Greedy answers, in batches of one question length so that nothing is padded."""
-    prompts = [tokenizer.encode(_TEMPLATE.replace("{prompt}", problem.question)) for problem in problems]
-    outputs = [""] * len(problems)
+def _ask(task: AbstractTask, model: Any, questions: Sequence[Question]) -> list[str]:
+    """Greedy answers, in batches of like length, padded on the left."""
+    tokenizer: PreTrainedTokenizerBase = task.tokenizer
+    prompts = [tokenizer.encode(task.template.replace("{prompt}", question.question)) for question in questions]
+    order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
+    config = GenerationConfig(  # type: ignore[no-untyped-call]
+        do_sample=False,
+        max_new_tokens=task.max_new_tokens,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    outputs = [""] * len(questions)
     model.train(False)
-    for length in sorted({len(prompt) for prompt in prompts}):
-        indices = [index for index, prompt in enumerate(prompts) if len(prompt) == length]
-        ids = torch.tensor([prompts[index] for index in indices], device=model.device)
+    for start in range(0, len(order), task.eval_batch_size):
+        indices = order[start : start + task.eval_batch_size]
+        width = len(prompts[indices[-1]])
+        ids = torch.full((len(indices), width), tokenizer.pad_token_id)
+        mask = torch.zeros_like(ids)
+        for row, index in enumerate(indices):
+            ids[row, width - len(prompts[index]) :] = torch.tensor(prompts[index])
+            mask[row, width - len(prompts[index]) :] = 1
         with torch.no_grad():
             written = model.generate(
-                input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=12
+                input_ids=ids.to(model.device), attention_mask=mask.to(model.device), generation_config=config
             )
-        for index, text in zip(
-            indices, tokenizer.batch_decode(written[:, length:], skip_special_tokens=True), strict=True
-        ):
+        texts = tokenizer.batch_decode(written[:, width:], skip_special_tokens=True)
+        for index, text in zip(indices, texts, strict=True):
             outputs[index] = text
-    return [
-        Answer(problem.kind, problem.question, problem.answer, output)
-        for problem, output in zip(problems, outputs, strict=True)
-    ]
+    return outputs
