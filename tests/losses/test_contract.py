@@ -142,6 +142,31 @@ def test_an_impossible_target_makes_no_nan_in_the_term(name):
     assert torch.isfinite(gradient).all()
 
 
+CRITERIA = [
+    {"criterion": criterion, "distance": distance}
+    for criterion in ("bce", "entropy", "probability")
+    for distance in ("none", "absolute", "squared")
+    if (criterion, distance) != ("probability", "none")
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("number_token", {}), ("number_token", {"form": "mse"}), ("dist2", {}), *(("digit_entropy", o) for o in CRITERIA)],
+)
+def test_scaled_gradients_of_impossible_classes_are_finite(name, options):
+    """A loss scaler multiplies by 65,536: a class that is a hole, or whose logit is -inf, must not make inf * 0."""
+    vocab = dl.NumberVocab.from_tokens(["1", "2", "3", "12", "13"])
+    logits = torch.zeros(1, 3, 5)
+    logits[0, 1, :2] = -torch.inf  # the target's own class and another
+    logits.requires_grad_()
+    objective = dl.Objective(vocab, name, **options)
+    numeric = objective.terms(logits, torch.tensor([[0, 3, 0]])).numeric.sum()
+    (gradient,) = torch.autograd.grad(numeric * 65_536, logits)
+    assert torch.isfinite(numeric)
+    assert torch.isfinite(gradient).all()
+
+
 def test_impossible_tokens_equal_absent_tokens(name, vocab, batch):
     """A class that is a hole of the family and one whose logits are -inf are the same thing."""
     objective = dl.Objective(vocab, loss=name)

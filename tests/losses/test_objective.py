@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -137,6 +138,75 @@ def test_a_loss_that_reads_the_head(vocab):
     assert objective(logits, labels, head=head).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
+def test_a_loss_of_ones_own_has_the_name_of_its_class(vocab):
+    assert OwnLoss().name == "OwnLoss"
+    assert dl.losses.load("dist2").name == "dist2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithoutDefault(AbstractDigitLoss):
+    def digit_loss(self, digits):
+        return digits.logits.sum(-1)
+
+
+def test_a_loss_without_a_default_alpha_needs_one(vocab):
+    assert dl.Objective(vocab, WithoutDefault(), alpha=0.5).alpha == 0.5
+    with pytest.raises(TypeError, match="WithoutDefault has no default_alpha: give the class one, or pass alpha"):
+        dl.Objective(vocab, WithoutDefault())
+
+
+def test_tables_made_in_inference_mode_can_be_trained_with():
+    with torch.inference_mode():
+        vocab = dl.NumberVocab.from_tokens([*"0123456789"])
+    logits = torch.zeros(1, 2, 10, requires_grad=True)
+    dl.Objective(vocab)(logits, torch.tensor([[1, 2]])).backward()
+    assert logits.grad.any()
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dl.losses.load("dist2", tau="1"), "tau must be a number, got '1'"),
+        (lambda: dl.losses.load("digit_entropy", decimal_base=None), "decimal_base must be a number, got None"),
+        (lambda: dl.losses.load("mixce", eta=True), "eta must be a number, got True"),
+        (
+            lambda: dl.NumberVocab.from_tokenizer(["1", "2"]),
+            "expected a tokenizer, got a list: pass a list of texts to",
+        ),
+        (lambda: dl.NumberVocab.from_tokenizer("gpt2"), "expected a tokenizer, got a str: .* load a name with AutoTok"),
+    ],
+)
+def test_values_of_another_type_are_named(make, message):
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_marks_of_another_type_are_named():
+    with pytest.raises(ValueError, match=r"decimal_point must be None or one character .*, got 5"):
+        dl.NumberVocab.from_tokens(["1", "2"], decimal_point=5)
+
+
+def test_decimals_never_weigh_more_than_those_before_them():
+    with pytest.raises(ValueError, match=r"decimal_base must be at least 1, got 0\.5"):
+        dl.losses.load("digit_entropy", decimal_base=0.5)
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_alpha_is_any_real_number(vocab):
+    alpha = dl.Objective(vocab, alpha=np.float32(0.25)).alpha
+    assert alpha == 0.25
+    assert type(alpha) is float
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize("count", [-1, -0.5, math.nan, torch.tensor(-3)])
+def test_counts_are_at_least_0(vocab, batch, count):
+    with pytest.raises(ValueError, match="counts of a batch must be numbers of at least 0, got"):
+        dl.Objective(vocab)(*batch, num_items_in_batch=count)
+
+
 def test_describes_itself(vocab):
     assert repr(dl.Objective(vocab, loss="dist2")) == (
         "Objective(loss='dist2', alpha=0.1, normalize='tokens', options=Loss(tau=1.0, place='none'))"
@@ -155,11 +225,6 @@ def test_counts_repeated_for_each_device_count_once(vocab, batch):
     value = dl.Objective(vocab)(logits, labels, num_items_in_batch=torch.full((2, 1), 20))
     assert value.shape == ()
     assert value == expected
-
-
-def test_negative_counts(vocab, batch):
-    with pytest.raises(ValueError, match="counts of a batch must be at least 0, got -3"):
-        dl.Objective(vocab)(*batch, num_items_in_batch=-3)
 
 
 def test_other_types(vocab, shapes_unchecked):

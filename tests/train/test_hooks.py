@@ -4,12 +4,13 @@ import logging
 
 import pytest
 import torch
-from transformers import Trainer
+from peft import PromptTuningConfig, get_peft_model
+from transformers import MixtralConfig, MixtralForCausalLM, T5Config, T5ForConditionalGeneration, Trainer
 
 import digitloss as dl
 from digitloss.errors import TermNotCalledError
-from digitloss.train import NumericLossCallback, compute_loss_func
-from fakes import letters_vocab, small_llama
+from digitloss.train import NumericLossCallback, NumericTrainer, compute_loss_func
+from fakes import encode, letters_vocab, small_llama
 from training import arguments, collate, lora, parameters, relative_difference, train
 
 
@@ -90,9 +91,119 @@ def test_a_model_without_a_loss_function_is_refused(tmp_path, vocab, shapes_unch
         callback.on_train_begin(arguments(tmp_path), None, None, model=torch.nn.Linear(1, 1))
 
 
-def test_shifted_labels_are_refused(vocab, shapes_unchecked):
+def test_shifted_labels_are_used(vocab, shapes_unchecked):
     model = small_llama(len(vocab))
-    NumericLossCallback(dl.Objective(vocab)).on_train_begin(None, None, None, model=model)
+    objective = dl.Objective(vocab)
+    NumericLossCallback(objective).on_train_begin(None, None, None, model=model)
+    labels = encode(vocab, "a12.5b")
+    logits = torch.randn(1, 6, len(vocab), generator=torch.Generator().manual_seed(0))
+    shifted = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]
+    value = model.loss_function(logits=logits, labels=labels, vocab_size=1, shift_labels=shifted)
+    torch.testing.assert_close(value, objective(logits, labels))
+
+
+@pytest.mark.parametrize("make", [compute_loss_func, NumericLossCallback])
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_an_objective_is_no_name(make):
+    with pytest.raises(
+        TypeError, match=r"expected an Objective, got 'digit_entropy': make one with digitloss\.Objective"
+    ):
+        make("digit_entropy")
+
+
+def small_t5(vocab):
+    return T5ForConditionalGeneration(
+        T5Config(vocab_size=len(vocab), d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, decoder_start_token_id=0)
+    )
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_encoder_decoder_models_are_refused(tmp_path, vocab):
+    model, objective = small_t5(vocab), dl.Objective(vocab)
+    with pytest.raises(ValueError, match="T5ForConditionalGeneration is an encoder-decoder model"):
+        NumericTrainer(model=model, args=arguments(tmp_path), objective=objective)
+    with pytest.raises(ValueError, match="T5ForConditionalGeneration is an encoder-decoder model"):
+        NumericLossCallback(objective).on_train_begin(None, None, None, model=model)
     ids = torch.tensor([[1, 2]])
-    with pytest.raises(ValueError, match="shift_labels"):
-        model.loss_function(logits=torch.zeros(1, 2, len(vocab)), labels=ids, vocab_size=1, shift_labels=ids)
+    with pytest.raises(ValueError, match="the outputs are of an encoder-decoder model"):
+        compute_loss_func(objective)(model(input_ids=ids, decoder_input_ids=ids), ids)
+
+
+def small_mixtral(vocab):
+    torch.manual_seed(0)
+    config = MixtralConfig(
+        vocab_size=len(vocab),
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        num_local_experts=2,
+        output_router_logits=True,
+    )
+    return MixtralForCausalLM(config)
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_the_auxiliary_loss_of_experts_is_refused_or_added(tmp_path, vocab, rows):
+    model, objective = small_mixtral(vocab), dl.Objective(vocab)
+    batch = collate(rows[:2])
+    trainer = NumericTrainer(model=model, args=arguments(tmp_path), objective=objective)
+    with pytest.raises(ValueError, match=r"auxiliary loss .* would leave out: set config.output_router_logits=False"):
+        trainer.compute_loss(model, dict(batch))
+    with pytest.raises(ValueError, match="auxiliary loss"):
+        compute_loss_func(objective)(model(input_ids=batch["input_ids"]), batch["labels"])
+    NumericLossCallback(objective).on_train_begin(None, None, None, model=model)
+    outputs = model(**batch)
+    expected = objective(outputs.logits, batch["labels"]) + model.router_aux_loss_coef * outputs.aux_loss
+    torch.testing.assert_close(outputs.loss, expected)
+
+
+def test_virtual_tokens_are_refused(tmp_path, vocab, rows):
+    config = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
+    model = get_peft_model(small_llama(len(vocab)), config)
+    trainer = NumericTrainer(model=model, args=arguments(tmp_path), objective=dl.Objective(vocab))
+    with pytest.raises(ValueError, match="virtual tokens in front"):
+        trainer.compute_loss(model, dict(collate(rows[:2])))
+
+
+def test_a_tuple_of_outputs_is_explained(vocab):
+    logits, labels = torch.zeros(1, 2, len(vocab)), torch.tensor([[1, 2]])
+    with pytest.raises(ValueError, match="return_dict=True"):
+        compute_loss_func(dl.Objective(vocab))((logits,), labels)
+
+
+def test_a_callback_proves_each_training_anew(tmp_path, vocab, rows):
+    """The second training bypasses the loss function; the calls of the first one prove nothing."""
+    callback = NumericLossCallback(dl.Objective(vocab))
+    train_with(tmp_path, rows, batch_size=8, accumulation=1, callbacks=[callback])
+    with pytest.raises(TermNotCalledError):
+        train_with(
+            tmp_path,
+            rows,
+            batch_size=8,
+            accumulation=1,
+            callbacks=[callback],
+            compute_loss_func=lambda outputs, labels, num_items_in_batch=None: outputs.logits.sum(),
+        )
+
+
+def test_a_head_given_to_the_objective_is_enough(vocab):
+    model = small_llama(len(vocab))
+    objective = dl.Objective(vocab, "emo", head=model.get_output_embeddings())
+    labels = encode(vocab, "a12.5b")
+    outputs = model(input_ids=labels)
+    value = compute_loss_func(objective)(outputs, labels)
+    assert value == objective(outputs.logits, labels)
+    with pytest.raises(ValueError, match="compute_loss_func cannot read the head, which emo needs: give it to the obj"):
+        compute_loss_func(dl.Objective(vocab, "emo"))
+
+
+def test_there_is_no_line_on_the_weight_of_a_digit_where_there_is_no_term(vocab, caplog):
+    labels = encode(vocab, "a12.5b")
+    outputs = {"logits": torch.zeros(1, 6, len(vocab))}
+    with caplog.at_level(logging.INFO, "digitloss"):
+        compute_loss_func(dl.Objective(vocab, "mixce"))(outputs, labels)
+        assert caplog.messages == []
+        compute_loss_func(dl.Objective(vocab, "dist2"))(outputs, labels)
+        assert len(caplog.messages) == 1

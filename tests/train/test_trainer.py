@@ -4,13 +4,13 @@ import logging
 
 import pytest
 import torch
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback
 
 import digitloss as dl
 from digitloss.errors import TermNotCalledError
 from digitloss.train import NumericTrainer
 from fakes import encode, small_llama
-from training import TEXTS, arguments, collate, lora, relative_difference, train
+from training import TEXTS, arguments, collate, lora, parameters, relative_difference, train
 
 
 @pytest.mark.parametrize("wrap", [None, lora])
@@ -191,8 +191,63 @@ def test_bad_batches_are_named(tmp_path, vocab):
     ids = torch.tensor([[1, 2]])
     with pytest.raises(ValueError, match=r"the batch has no labels, only \['input_ids'\]"):
         trainer.compute_loss(model, {"input_ids": ids})
-    with pytest.raises(ValueError, match="shift_labels"):
-        trainer.compute_loss(model, {"input_ids": ids, "labels": ids, "shift_labels": ids})
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_an_objective_is_no_name(tmp_path, vocab):
+    with pytest.raises(TypeError, match="expected an Objective, got 'digit_entropy'"):
+        NumericTrainer(model=small_llama(len(vocab)), args=arguments(tmp_path), objective="digit_entropy")
+
+
+def test_shifted_labels_train_as_unshifted_ones(tmp_path, vocab, rows):
+    def shift(row):
+        return {**row, "shift_labels": torch.cat([row["labels"][1:], torch.tensor([-100])])}
+
+    def collate_shifted(batch):
+        found = collate(batch)
+        width = found["labels"].shape[1]
+        pads = [torch.nn.functional.pad(r["shift_labels"], (0, width - len(r["labels"])), value=-100) for r in batch]
+        return {**{name: found[name] for name in ("input_ids", "attention_mask")}, "shift_labels": torch.stack(pads)}
+
+    objective = dl.Objective(vocab, normalize="digits")
+    _, expected = train(tmp_path, vocab, rows, objective, batch_size=4, accumulation=2)
+    model = small_llama(len(vocab) + 3)
+    before = parameters(model)
+    args = arguments(tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=2)
+    trainer = NumericTrainer(
+        model=model,
+        args=args,
+        objective=objective,
+        train_dataset=[shift(row) for row in rows],
+        data_collator=collate_shifted,
+    )
+    trainer.train()
+    assert relative_difference(parameters(model) - before, expected) < 1e-5
+
+
+def test_metrics_of_a_training_that_was_cut_off_do_not_leak_into_the_next(tmp_path, vocab, rows):
+    found = []
+
+    class Stop(TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs):
+            found.append(trainer._train_sums.metrics())
+
+        def on_step_end(self, args, state, control, **kwargs):
+            control.should_training_stop = True
+
+    args = arguments(tmp_path, max_steps=3, logging_steps=2, per_device_train_batch_size=8)
+    trainer = NumericTrainer(
+        model=small_llama(len(vocab) + 3),
+        args=args,
+        objective=dl.Objective(vocab),
+        train_dataset=rows,
+        data_collator=collate,
+        callbacks=[Stop()],
+    )
+    trainer.train()
+    assert trainer._train_sums.metrics()
+    trainer.train()
+    assert found == [{}, {}]
 
 
 def test_a_model_without_logits_is_explained(tmp_path, vocab):

@@ -6,6 +6,7 @@ the objective's work (`_objective.py`).
 
 import abc
 import math
+import numbers
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -33,8 +34,9 @@ class AbstractLoss:
 
     @property
     def name(self) -> str:
-        """The name of the file that holds the loss."""
-        return type(self).__module__.rpartition(".")[2]
+        """The name of the file that holds the loss; of its class, for a loss from outside the package."""
+        folder, _, file = type(self).__module__.rpartition(".")
+        return file if folder == __package__ else type(self).__name__
 
 
 class AbstractDigitLoss(AbstractLoss, abc.ABC):
@@ -76,13 +78,21 @@ def check_choice(option: str, value: str, choices: Iterable[str]) -> None:
         raise unknown_name(option, value, choices)
 
 
+def check_number(option: str, value: object) -> None:
+    """Raise TypeError where the value of an option is not a number."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{option} must be a number, got {value!r}")
+
+
 def check_positive(option: str, value: float) -> None:
     """Raise ValueError where the value of an option is not a positive finite number."""
+    check_number(option, value)
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{option} must be a positive finite number, got {value}")
 
 
 def check_share(option: str, value: float) -> None:
     """Raise ValueError where the value of an option is not between 0 and 1."""
+    check_number(option, value)
     if not 0 <= value <= 1:
         raise ValueError(f"{option} must lie between 0 and 1, got {value}")

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from digitloss._shapes import Labels, Logits, TokenLosses
 from digitloss.errors import unknown_name
-from digitloss.losses._base import AbstractDigitLoss, AbstractLoss, AbstractVocabularyLoss
+from digitloss.losses._base import AbstractDigitLoss, AbstractLoss, AbstractVocabularyLoss, check_number
 from digitloss.losses._digits import select_digits
 from digitloss.losses._parts import entropy
 from digitloss.losses._registry import load
@@ -115,14 +115,15 @@ class Objective:
 
     def __call__(
         self,
-        logits: Logits,
-        labels: Labels,
+        logits: Logits | Float[Tensor, "N V"],
+        labels: Labels | None = None,
         *,
+        shift_labels: Labels | Int[Tensor, " N"] | None = None,
         num_items_in_batch: int | Tensor | None = None,
         num_digits_in_batch: int | Tensor | None = None,
-        position_ids: Int[Tensor, "_ T"] | None = None,
-        loss_weights: Float[Tensor, "B T"] | None = None,
-        numeric_weights: Float[Tensor, "B T"] | None = None,
+        position_ids: Int[Tensor, "_ T"] | Int[Tensor, " N"] | None = None,
+        loss_weights: Float[Tensor, "B T"] | Float[Tensor, " N"] | None = None,
+        numeric_weights: Float[Tensor, "B T"] | Float[Tensor, " N"] | None = None,
         head: Float[Tensor, "V H"] | nn.Module | None = None,
     ) -> Float[Tensor, ""]:
         """Return the objective of a batch, a scalar in float32 or wider.
@@ -131,11 +132,14 @@ class Objective:
             logits: As the model returns them: position t predicts label t+1.
             labels: Token ids, not shifted, -100 where a token is no target. The label at position 0 is no target
                 either, but belongs to its number.
+            shift_labels: Instead of labels: position t of the logits predicts shift_labels at t. Then logits [N, V] and
+                labels [N] may be flattened; a number ends at -100, which transformers puts at the end of each row.
             num_items_in_batch: Target tokens of the whole optimizer step; None: those of this batch.
             num_digits_in_batch: Digits of the whole optimizer step, for `normalize="digits"`; None: of this batch.
             position_ids: Positions in packed samples: a number never crosses a 0. Not needed where the collator masks
                 the first label of each sample.
-            loss_weights: Factor of the whole loss of each label; the counts that divide stay unweighted.
+            loss_weights: Factor of the whole loss of each label, in the shape of the labels that are given; the counts
+                that divide stay unweighted.
             numeric_weights: Factor of the numeric term of each label: 0 leaves out digits that are symbols (dates, ids)
                 while their cross-entropy stays.
             head: The output head or its weight, for losses that read it (`needs_head`); None: the objective's own.
@@ -144,41 +148,48 @@ class Objective:
             ValueError: Shapes or labels that do not fit together, or a count or the head missing.
             TypeError: Logits that are not floating point, or labels that are not integers.
         """
-        reading = self.read(logits, labels, position_ids=position_ids, head=head)
+        reading = self.read(logits, labels, shift_labels=shift_labels, position_ids=position_ids, head=head)
+        rows = unshifted(labels, shift_labels)
+        weights = [
+            w if w is None or shift_labels is None else unshifted(None, w, filler=1.0)
+            for w in (loss_weights, numeric_weights)
+        ]
         return self.reduce(
             reading.terms,
-            labels,
+            rows,
             num_items_in_batch=num_items_in_batch,
             num_digits_in_batch=num_digits_in_batch,
-            loss_weights=loss_weights,
-            numeric_weights=numeric_weights,
+            loss_weights=weights[0],
+            numeric_weights=weights[1],
         )
 
     def terms(
         self,
-        logits: Logits,
-        labels: Labels,
+        logits: Logits | Float[Tensor, "N V"],
+        labels: Labels | None = None,
         *,
-        position_ids: Int[Tensor, "_ T"] | None = None,
+        shift_labels: Labels | Int[Tensor, " N"] | None = None,
+        position_ids: Int[Tensor, "_ T"] | Int[Tensor, " N"] | None = None,
         head: Float[Tensor, "V H"] | nn.Module | None = None,
     ) -> Terms:
         """Return the objective token by token, before alpha and reduction; arguments as for the call."""
-        return self.read(logits, labels, position_ids=position_ids, head=head).terms
+        return self.read(logits, labels, shift_labels=shift_labels, position_ids=position_ids, head=head).terms
 
     def read(
         self,
-        logits: Logits,
-        labels: Labels,
+        logits: Logits | Float[Tensor, "N V"],
+        labels: Labels | None = None,
         *,
-        position_ids: Int[Tensor, "_ T"] | None = None,
+        shift_labels: Labels | Int[Tensor, " N"] | None = None,
+        position_ids: Int[Tensor, "_ T"] | Int[Tensor, " N"] | None = None,
         head: Float[Tensor, "V H"] | nn.Module | None = None,
     ) -> Reading:
         """Return the terms and what the model believed about each digit; arguments as for the call."""
-        self._check(logits, labels, position_ids)
+        logits, labels, position_ids = self._aligned(logits, labels, shift_labels, position_ids)
         found = TokenDigits(*(x[:, 1:] for x in find_digits(self.vocab, labels, position_ids)))
         targets = labels[:, 1:].long()
         is_target = targets != IGNORED
-        scores = _at_least_float32(logits[:, :-1]).flatten(0, 1)
+        scores = _at_least_float32(logits).flatten(0, 1)
         cross_entropy = F.cross_entropy(scores, targets.flatten(), ignore_index=IGNORED, reduction="none")
 
         tables = self.vocab.tables(labels.device)
@@ -205,7 +216,10 @@ class Objective:
         loss_weights: Float[Tensor, "B T"] | None = None,
         numeric_weights: Float[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, ""]:
-        """Reduce terms to the objective: the one reduction of the library; arguments as for the call."""
+        """Reduce terms to the objective: the one reduction of the library; arguments as for the call.
+
+        Labels and weights are not shifted: those of the terms are from position 1 on.
+        """
         cross_entropy, numeric, num_digits = terms
         for name, weights in (("loss_weights", loss_weights), ("numeric_weights", numeric_weights)):
             if weights is not None and weights.shape != labels.shape:
@@ -250,12 +264,41 @@ class Objective:
             )
         return weight
 
-    def _check(self, logits: Tensor, labels: Tensor, position_ids: Tensor | None) -> None:
-        if logits.ndim != 3 or labels.ndim != 2 or logits.shape[:2] != labels.shape:
-            raise ValueError(
-                "expected logits [B, T, V] and labels [B, T] of the same B and T, not shifted,"
-                f" got logits {list(logits.shape)} and labels {list(labels.shape)}"
+    def _aligned(
+        self, logits: Tensor, labels: Tensor | None, shift_labels: Tensor | None, position_ids: Tensor | None
+    ) -> tuple[Float[Tensor, "B S V"], Int[Tensor, "B T"], Int[Tensor, "_ T"] | None]:
+        """Logits of each target, and unshifted labels and positions, T = S + 1; checked."""
+        if not isinstance(logits, Tensor):
+            raise TypeError(
+                f"logits must be a tensor, got {type(logits).__name__}: a model that returns none had a fused loss head"
+                " on (use_liger_kernel, cut-cross-entropy; under Unsloth set UNSLOTH_RETURN_LOGITS=1)"
             )
+        if (labels is None) == (shift_labels is None):
+            raise ValueError("pass either labels, not shifted, or shift_labels")
+        if shift_labels is None:
+            assert labels is not None
+            if logits.ndim != 3 or labels.ndim != 2 or logits.shape[:2] != labels.shape:
+                raise ValueError(
+                    "expected logits [B, T, V] and labels [B, T] of the same B and T, not shifted,"
+                    f" got logits {list(logits.shape)} and labels {list(labels.shape)} (flattened or shifted labels go"
+                    " into shift_labels)"
+                )
+            self._check(logits, labels, position_ids)
+            return logits[:, :-1], labels, position_ids
+        if logits.ndim == 2 and shift_labels.ndim == 1:
+            logits, shift_labels = logits[None], shift_labels[None]
+            position_ids = position_ids[None] if position_ids is not None and position_ids.ndim == 1 else position_ids
+        if logits.ndim != 3 or shift_labels.ndim != 2 or logits.shape[:2] != shift_labels.shape:
+            raise ValueError(
+                "expected logits [B, T, V] and shift_labels [B, T], or [N, V] and [N], got logits"
+                f" {list(logits.shape)} and shift_labels {list(shift_labels.shape)}"
+            )
+        self._check(logits, shift_labels, position_ids)
+        if position_ids is not None:
+            position_ids = F.pad(position_ids, (0, 1), value=1)
+        return logits, unshifted(None, shift_labels), position_ids
+
+    def _check(self, logits: Tensor, labels: Tensor, position_ids: Tensor | None) -> None:
         if not logits.is_floating_point() or labels.dtype not in (torch.int64, torch.int32):
             raise TypeError(f"expected floating-point logits and integer labels, got {logits.dtype} and {labels.dtype}")
         if position_ids is not None and position_ids.shape not in (labels.shape, (1, labels.shape[1])):
@@ -277,6 +320,14 @@ class Objective:
                 )
 
 
+def unshifted(labels: Tensor | None, shift_labels: Tensor | None, filler: float = IGNORED) -> Tensor:
+    """Labels (or weights) [B, T] as they are, or shifted ones of S targets with an unknown first one, [B, S + 1]."""
+    if shift_labels is None:
+        assert labels is not None
+        return labels
+    return F.pad(shift_labels.view(-1, shift_labels.shape[-1]), (1, 0), value=filler)
+
+
 def _resolve_alpha(loss: object, alpha: float | None) -> float:
     if isinstance(loss, AbstractVocabularyLoss):
         if alpha is not None:
@@ -284,12 +335,14 @@ def _resolve_alpha(loss: object, alpha: float | None) -> float:
         return 1.0
     if not isinstance(loss, AbstractDigitLoss):
         raise TypeError(f"loss must be a name, an AbstractDigitLoss or an AbstractVocabularyLoss, got {loss!r}")
-    alpha = loss.default_alpha if alpha is None else alpha
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float):
-        raise TypeError(f"alpha must be a number, got {alpha!r}")
+    if alpha is None:
+        if not hasattr(loss, "default_alpha"):
+            raise TypeError(f"{loss.name} has no default_alpha: give the class one, or pass alpha")
+        alpha = loss.default_alpha
+    check_number("alpha", alpha)
     if not (math.isfinite(alpha) and alpha >= 0):
         raise ValueError(f"alpha must be a finite number of at least 0, got {alpha}")
-    return alpha
+    return float(alpha)
 
 
 def _keep_head(loss: AbstractLoss, head: Tensor | nn.Module | None) -> Tensor | nn.Module | None:
@@ -328,6 +381,7 @@ def _count(given: int | Tensor | None, here: Tensor) -> Tensor:
     """A denominator; at least 1, so that a batch without targets gives 0 and not NaN."""
     if given is None:
         return here.clamp(min=1)
-    if isinstance(given, int) and given < 0:
-        raise ValueError(f"counts of a batch must be at least 0, got {given}")
-    return torch.as_tensor(given).flatten()[0].clamp(min=1)  # DataParallel repeats the count, once a device
+    count = torch.as_tensor(given).flatten()[0]
+    if count.device.type == "cpu" and not torch.compiler.is_compiling() and not count >= 0:
+        raise ValueError(f"counts of a batch must be numbers of at least 0, got {given}")
+    return count.clamp(min=1)  # DataParallel repeats the count, once a device

@@ -20,7 +20,8 @@ class Digits(NamedTuple):
     """M digits of the target text with what the model predicts at their places. All float tensors: float32 or wider.
 
     An impossible class (no token of the family is in it, or all its logits are -inf) holds the lowest finite logit
-    halved: its probability is exactly 0, and 0 times its finite log-probability is 0.
+    halved: its probability is exactly 0. What a criterion multiplies with a probability must not grow with that logit,
+    or a scaled gradient overflows to 0 times infinity.
     """
 
     logits: DigitLogits
@@ -48,14 +49,14 @@ def probability(digits: Digits) -> DigitLogits:
 
 def supervised_entropy(digits: Digits) -> DigitLogits:
     """C_c = p_c BCE(z_c, [c = y]), with BCE(z, b) = softplus(z) - b z on the raw logit of one token."""
-    is_target = one_hot(digits.target, 10)
-    return probability(digits) * (softplus(digits.token_logits) - is_target * digits.token_logits)
+    logits = torch.where(digits.is_possible, digits.token_logits, 0.0)
+    return probability(digits) * (softplus(logits) - one_hot(digits.target, 10) * logits)
 
 
 def entropy(digits: Digits) -> DigitLogits:
     """C_c = -p_c log p_c."""
     log_p = digits.logits.log_softmax(-1)
-    return -log_p.exp() * log_p
+    return -log_p.exp() * torch.where(digits.is_possible, log_p, 0.0)
 
 
 CRITERIA: Mapping[str, Callable[[Digits], DigitLogits]] = {

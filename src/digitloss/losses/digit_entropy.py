@@ -40,7 +40,7 @@ class Loss(AbstractDigitLoss):
     place: Literal["continuous", "released", "integer", "none"] = "continuous"
     """Place weight: as the paper describes it, as the authors' code has it, integer places only, or 1."""
     decimal_base: float = 1.02
-    """Decay of the weight with each decimal (the authors' value)."""
+    """Decay of the weight with each decimal, at least 1 (the authors' value)."""
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -48,6 +48,10 @@ class Loss(AbstractDigitLoss):
         check_choice("distance", self.distance, DISTANCES)
         check_choice("place", self.place, PLACE_WEIGHTS)
         check_positive("decimal_base", self.decimal_base)
+        if self.decimal_base < 1:
+            raise ValueError(
+                f"decimal_base must be at least 1, got {self.decimal_base}: below 1 later decimals would weigh more"
+            )
         if self.criterion == "probability" and self.distance == "none":
             raise ValueError(
                 "criterion='probability' with distance='none' is constant, since probabilities sum to 1;"

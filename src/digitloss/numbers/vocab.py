@@ -93,10 +93,10 @@ class NumberVocab:
                 " None switches one of them off"
             )
         self.tokens = tuple(tokens)
+        """Text that each id adds in context; None where it has no readable text."""
         for token_id, text in enumerate(self.tokens):
             if text is not None and not isinstance(text, str):
                 raise TypeError(f"tokens must be texts or None, got {text!r} for id {token_id}")
-        """Text that each id adds in context; None where it has no readable text."""
         self.decimal_point = decimal_point
         """The character before the decimals, or None."""
         self.thousands_separator = thousands_separator
@@ -108,9 +108,10 @@ class NumberVocab:
                 " none (digits of special, added, byte-fallback and reserved tokens do not count)."
                 " A numeric loss needs a tokenizer whose ordinary tokens spell numbers."
             )
-        tables = build_tables(
-            self.tokens, self._families, decimal_point=decimal_point, thousands_separator=thousands_separator
-        )
+        with torch.inference_mode(False):  # tables that were made in inference mode could not be trained with
+            tables = build_tables(
+                self.tokens, self._families, decimal_point=decimal_point, thousands_separator=thousands_separator
+            )
         self._tables = {tables.column.device: tables}
         self.largest_digit_id = int(tables.token_ids[-1])
         """Largest id of a token that holds a digit: the logits of a model need at least one column more."""
@@ -129,6 +130,11 @@ class NumberVocab:
         Raises:
             TokenizerError: No ordinary token holds a digit, or a token cannot be read in context.
         """
+        if isinstance(tokenizer, list | tuple | str):
+            raise TypeError(
+                f"expected a tokenizer, got a {type(tokenizer).__name__}: pass a list of texts to from_tokens, and load"
+                " a name with AutoTokenizer.from_pretrained first"
+            )
         texts = texts_in_context(tokenizer)
         return cls(texts, decimal_point=decimal_point, thousands_separator=thousands_separator)
 
@@ -184,12 +190,13 @@ class NumberVocab:
         key = torch.device(device)
         if key not in self._tables:
             on_cpu = self._tables[torch.device("cpu")]
-            self._tables[key] = Tables(*(table.to(key) for table in on_cpu))
+            with torch.inference_mode(False):
+                self._tables[key] = Tables(*(table.to(key) for table in on_cpu))
         return self._tables[key]
 
 
 def _check_mark(name: str, mark: str | None) -> None:
     if mark is None:
         return
-    if len(mark) != 1 or mark.isalnum():
+    if not isinstance(mark, str) or len(mark) != 1 or mark.isalnum():
         raise ValueError(f"{name} must be None or one character that is neither letter nor digit, got {mark!r}")

@@ -1,12 +1,15 @@
 """What every adapter does in the first step: prove that the term was called, and log how much it weighs."""
 
 import logging
+from typing import Any
 
+from jaxtyping import Int
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from digitloss.errors import TermNotCalledError
-from digitloss.losses import Objective
+from digitloss.losses import AbstractDigitLoss, Objective
+from digitloss.losses._objective import IGNORED
 
 logger = logging.getLogger("digitloss")
 
@@ -24,14 +27,13 @@ class TermProof(TrainerCallback):
     def __init__(self, counter: TermCounter, adapter: str):
         self._counter = counter
         self._adapter = adapter
-        self._num_calls_before: int | None = None
+        self._num_calls_before = 0
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Remember the number of calls before the first step of a run."""
-        if self._num_calls_before is None:
-            self._num_calls_before = self._counter.num_calls
+        """Remember the number of calls before training."""
+        self._num_calls_before = self._counter.num_calls
 
     def on_substep_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
@@ -56,8 +58,10 @@ class TermProof(TrainerCallback):
 
 def log_effective_weight(objective: Objective, num_items: int | Tensor, num_digits: int | Tensor) -> None:
     """Log what a digit's term weighs beside a token's cross-entropy, from the counts of the first step."""
+    if not isinstance(objective.loss, AbstractDigitLoss):
+        return
     density = int(num_digits) / max(int(num_items), 1)
-    weight = objective.alpha * (density if objective.normalize == "tokens" else 1.0)
+    weight = objective.alpha * (density if objective.is_normalized_by_tokens else 1.0)
     logger.info(
         "%s: alpha %g, %.3f digits a target token, normalize=%r: the mean digit term weighs %.4g beside the mean"
         " cross-entropy of a token",
@@ -67,3 +71,8 @@ def log_effective_weight(objective: Objective, num_items: int | Tensor, num_digi
         objective.normalize,
         weight,
     )
+
+
+def log_weight_in_batch(objective: Objective, labels: Int[Tensor, "B T"]) -> None:
+    """Log the same from the labels of one batch."""
+    log_effective_weight(objective, (labels[:, 1:] != IGNORED).sum(), objective.count_digits(labels).sum())

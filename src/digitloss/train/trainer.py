@@ -15,18 +15,20 @@ from transformers import Trainer
 from transformers.trainer_utils import EvalLoopOutput
 
 from digitloss.losses import Objective
+from digitloss.losses._objective import IGNORED, unshifted
 from digitloss.train._metrics import MetricSums, sums_of_rows
-from digitloss.train._outputs import read_logits
+from digitloss.train._outputs import check_model, check_objective, read_logits
 from digitloss.train._proof import TermCounter, TermProof, log_effective_weight
 
 
 class NumericTrainer(Trainer):
     """`transformers.Trainer` that minimises an objective; all its other arguments are the Trainer's.
 
-    Batches hold `input_ids` and `labels` (not shifted, -100 where no target) and may hold `position_ids`, which restart
-    at 0 where a packed sample starts. The log has, beside the Trainer's own figures, `cross_entropy`, `numeric_loss`
-    (before alpha), `digit_token_entropy` (nats), `digit_accuracy` and `digit_density` (digits a target token), as sums
-    over all steps since the last log and all ranks; evaluation has the same with its prefix.
+    Batches hold `input_ids` and `labels` (not shifted, -100 where no target) or `shift_labels`, and may hold
+    `position_ids`, which restart at 0 where a packed sample starts. The log has, beside the Trainer's own figures,
+    `cross_entropy`, `numeric_loss` (before alpha), `digit_token_entropy` (nats), `digit_accuracy` and `digit_density`
+    (digits a target token), as sums over all steps since the last log and all ranks; evaluation has the same with its
+    prefix.
 
     Args:
         objective: What to minimise.
@@ -40,8 +42,10 @@ class NumericTrainer(Trainer):
     loss_is_scaled_for_ga = True  # the loss is divided once by the counts of the whole step
 
     def __init__(self, *args: Any, objective: Objective, **kwargs: Any):
+        check_objective(objective)
         super().__init__(*args, **kwargs)
         _refuse_other_losses(self)
+        check_model(self.model)
         self.objective = objective
         self.model_accepts_loss_kwargs = True  # what loss_is_scaled_for_ga says, for transformers before 5
         self._calls = TermCounter()
@@ -50,6 +54,11 @@ class NumericTrainer(Trainer):
         self._eval_sums = MetricSums(objective)
         self.add_callback(TermProof(self._calls, "NumericTrainer"))
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train; metrics of an earlier training that was cut off are forgotten."""
+        self._train_sums.reset()
+        return super().train(*args, **kwargs)
+
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], Tensor | int | None]:
@@ -57,9 +66,9 @@ class NumericTrainer(Trainer):
         batches, num_items_in_batch = super().get_batch_samples(epoch_iterator, num_batches, device)
         counts = torch.zeros(2, dtype=torch.long, device=device)
         for batch in batches:
-            labels = _labels(batch)
+            labels = unshifted(*_labels(batch))
             num_digits = self.objective.count_digits(labels)
-            counts += torch.stack([(labels[:, 1:] != -100).sum(), num_digits.sum()]).to(device)
+            counts += torch.stack([(labels[:, 1:] != IGNORED).sum(), num_digits.sum()]).to(device)
         self._step_counts = self.accelerator.reduce(counts, "sum")
         return batches, num_items_in_batch
 
@@ -71,26 +80,27 @@ class NumericTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor | tuple[Tensor, Any]:
         """Return the objective of a micro-batch, divided by the counts of the whole step while training."""
-        labels = _labels(inputs)
-        outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
-        logits = read_logits(outputs)
+        labels, shift_labels = _labels(inputs)
+        rows = unshifted(labels, shift_labels)
+        outputs = model(**{name: value for name, value in inputs.items() if name not in ("labels", "shift_labels")})
+        logits = read_logits(outputs, rows.shape[1] - (shift_labels is not None))
         head = None
         if self.objective.loss.needs_head and self.objective.head is None:
             head = self.accelerator.unwrap_model(model).get_output_embeddings()
-        reading = self.objective.read(logits, labels, position_ids=inputs.get("position_ids"), head=head)
-        rows = sums_of_rows(reading, labels)
+        reading = self.objective.read(
+            logits, labels, shift_labels=shift_labels, position_ids=inputs.get("position_ids"), head=head
+        )
+        sums = sums_of_rows(reading, rows)
         if model.training and self._step_counts is not None:
             num_items, num_digits = self._step_counts.to(logits.device)
             if self._calls.num_calls == 0:
                 log_effective_weight(self.objective, num_items, num_digits)
-            self._train_sums.add(rows.sum(0))
+            self._train_sums.add(sums.sum(0))
         else:
             num_items = num_digits = None
-            self._eval_sums.add(self.accelerator.gather_for_metrics(rows).sum(0))
+            self._eval_sums.add(self.accelerator.gather_for_metrics(sums).sum(0))
         self._calls.num_calls += 1
-        loss = self.objective.reduce(
-            reading.terms, labels, num_items_in_batch=num_items, num_digits_in_batch=num_digits
-        )
+        loss = self.objective.reduce(reading.terms, rows, num_items_in_batch=num_items, num_digits_in_batch=num_digits)
         if num_items is not None:
             loss = loss * self.accelerator.num_processes  # the ranks' gradients are averaged
         return (loss, outputs) if return_outputs else loss
@@ -120,16 +130,17 @@ class NumericTrainer(Trainer):
         super().log(logs, start_time)
 
 
-def _labels(batch: Mapping[str, Any]) -> Tensor:
-    if "shift_labels" in batch:
-        raise ValueError("labels that are already shifted (shift_labels) are not supported: pass labels instead")
-    labels = batch.get("labels")
+def _labels(batch: Mapping[str, Any]) -> tuple[Tensor | None, Tensor | None]:
+    """Labels, or shifted ones where there are both."""
+    labels, shift_labels = batch.get("labels"), batch.get("shift_labels")
+    if shift_labels is not None:
+        return None, torch.as_tensor(shift_labels)
     if labels is None:
         raise ValueError(
             f"the batch has no labels, only {sorted(batch)}: the collator must make them, with -100 where there is no"
             " target"
         )
-    return torch.as_tensor(labels)
+    return torch.as_tensor(labels), None
 
 
 def _refuse_other_losses(trainer: Trainer) -> None:
