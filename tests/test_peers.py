@@ -132,15 +132,24 @@ def test_a_digit_that_is_a_name_can_be_left_out_of_the_term():
 # Row 5: decoder-only models shift their labels; a perfect model costs nothing.
 
 
-@pytest.mark.parametrize("text", ["a12.5b", "1,234.5 7"])
-def test_a_perfect_model_with_unshifted_labels_costs_nothing(digit_loss, text):
+@pytest.mark.parametrize("text", ["a12.5b", "1,234.5 7", "a0", "a00b", "a007"])
+def test_a_perfect_model_with_unshifted_labels_costs_nothing(loss, text):
     vocab = letters_vocab()
     logits, labels = sure_logits(vocab, text)
-    numeric = make(vocab, digit_loss).terms(logits, labels).numeric
-    if digit_loss == "dist2":  # its target distribution is not one-hot
-        assert (numeric >= 0).all()
-    else:
-        assert numeric.abs().max() < 1e-5
+    objective = make(vocab, loss)
+    if loss == "dist2":  # its target distribution is not one-hot: the next test
+        assert (objective.terms(logits, labels).numeric >= 0).all()
+        return
+    assert objective.terms(logits, labels).numeric.abs().max() < 1e-5
+    assert objective(logits, labels) < 1e-5
+
+
+def test_dist2_costs_nothing_at_its_target_distribution():
+    vocab = letters_vocab()
+    logits = torch.zeros(1, 2, len(vocab))
+    for digit in range(10):
+        logits[..., vocab.tokens.index(str(digit))] = -float((digit - 7) ** 2)
+    assert make(vocab, "dist2").terms(logits, encode(vocab, "a7")).numeric.item() == pytest.approx(0, abs=1e-6)
 
 
 # Row 6: id 0 is a digit, and ignored labels were counted as it.
@@ -163,6 +172,10 @@ def test_numbers_with_a_space_in_their_token_count():
     ids = tokenizer("is 12 or 7")["input_ids"]
     digits = [row.digits for row in dl.place_table(vocab, ids) if row.digits]
     assert digits == [(1, 2), (7,)]
+    labels = torch.tensor([ids])
+    terms = make(vocab).terms(random_logits(labels, len(vocab)), labels)
+    assert terms.num_digits.sum() == 3
+    assert ((terms.numeric != 0) == (terms.num_digits > 0)).all()
 
 
 # Rows 8, 17, 18: the loss outside of transformers, made once and handed on.
@@ -181,12 +194,19 @@ def test_the_tokenizer_is_not_changed():
     before = tokenizer.backend_tokenizer.to_str()
     dl.NumberVocab.from_tokenizer(tokenizer)
     assert tokenizer.backend_tokenizer.to_str() == before
+    tokenizer = no_digit_tokenizer()
+    before = tokenizer.backend_tokenizer.to_str()
+    with pytest.raises(dl.errors.TokenizerError):
+        dl.NumberVocab.from_tokenizer(tokenizer)
+    assert tokenizer.backend_tokenizer.to_str() == before
 
 
 # Rows 9 and 10: num_items_in_batch comes as None (evaluation), a number or a tensor.
 
 
-@pytest.mark.parametrize("count", [5, torch.tensor(5), torch.tensor([5]), torch.tensor([5, 5]), torch.tensor(5.0)])
+@pytest.mark.parametrize(
+    "count", [None, 5, torch.tensor(5), torch.tensor([5]), torch.tensor([5, 5]), torch.tensor(5.0)]
+)
 def test_the_number_of_items_is_a_number_or_a_tensor(loss, count):
     vocab = letters_vocab()
     labels = encode(vocab, "a12.5b")
@@ -230,10 +250,23 @@ def test_flattened_logits_with_shifted_labels_give_the_same(loss):
     logits = random_logits(labels, len(vocab))
     objective = make(vocab, loss)
     value = objective(logits.flatten(0, 1), shift_labels=shifted(labels).flatten())
+    expected = objective(logits, labels)
     # the label at position 0 of the second row is not seen, so its 7 is no part of 77.25: places are as before
-    torch.testing.assert_close(value, objective(logits, labels))
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(gradient_of(value, logits), gradient_of(expected, logits))
     terms = objective.terms(logits.flatten(0, 1), shift_labels=shifted(labels).flatten())
     assert terms.numeric.shape == (1, 16)
+
+
+def test_the_label_at_position_0_is_not_seen_where_labels_are_shifted():
+    """Row 11: integers, decimals and groups keep their places without it; a point at the start of a row is lost."""
+    vocab = letters_vocab()
+    objective = make(vocab, place="released")
+    for text, is_same in [("123.4", True), ("1,234,567", True), ("3.5", True), ("7.2.1", True), (".5", False)]:
+        labels = encode(vocab, text)
+        logits = torch.zeros(*labels.shape, len(vocab))
+        numeric = objective.terms(logits, labels).numeric
+        assert torch.equal(objective.terms(logits, shift_labels=shifted(labels)).numeric[:, :-1], numeric) == is_same
 
 
 def test_weights_of_shifted_labels_are_shifted():
@@ -342,6 +375,27 @@ def test_a_loss_of_ones_own_is_an_object():
     torch.testing.assert_close(make(vocab, SquaredError())(logits, labels), expected)
 
 
+@dataclass(frozen=True, kw_only=True)
+class InPlace(AbstractDigitLoss):
+    default_alpha: ClassVar[float] = 1.0
+
+    def digit_loss(self, digits):
+        miss = 1 - digits.logits.softmax(-1).gather(1, digits.target[:, None])[:, 0]
+        return miss.sqrt().exp()
+
+
+def test_a_loss_of_ones_own_may_end_in_an_operation_that_needs_its_result():
+    """Input table: sqrt and exp keep their result for the backward pass; nothing may change it in place."""
+    vocab = letters_vocab()
+    labels = encode(vocab, "a1 2")
+    logits = torch.zeros(1, 4, len(vocab), requires_grad=True)
+    numeric = make(vocab, InPlace()).terms(logits, labels).numeric
+    root = math.sqrt(0.9)  # p = 1/10 each; d exp(sqrt(1 - p)) / dz_y = -exp(root) / (2 root) p (1 - p)
+    assert numeric[0].tolist() == pytest.approx([math.exp(root), 0, math.exp(root)])
+    gradient = gradient_of(numeric.sum(), logits)
+    assert gradient[0, 0, labels[0, 1]].item() == pytest.approx(-math.exp(root) / (2 * root) * 0.09)
+
+
 # Row 15: boxes and coordinates.
 
 
@@ -417,6 +471,34 @@ def test_a_vocabulary_without_a_point_reads_integers():
     assert [row.places for row in dl.place_table(vocab, [1, 2, 10, 3])] == [(1,), (0,), (), (0,)]
 
 
+def test_an_unknown_token_between_digits_is_no_point():
+    vocab = dl.NumberVocab.from_tokens(["<unk>", *"0123456789", None])
+    for between in (0, 11, 500):
+        assert [row.places for row in dl.place_table(vocab, [2, between, 3])] == [(0,), (), (0,)]
+
+
+def test_digits_of_other_scripts_are_no_digits():
+    vocab = dl.NumberVocab.from_tokens([*"0123456789", "\u0e50", "\u0663", "\u00bd", "\u00b2"])
+    assert vocab.describe().num_digit_tokens == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("1,234", [3, 2, 1, 0]),
+        ("-12", [1, 0]),
+        ("1.2.3", [0, 0, 0]),
+        ("6.51E+02", [0, -1, -2, 1, 0]),
+        ("12.345", [1, 0, -1, -2, -3]),
+        ("1,23", [0, 1, 0]),
+    ],
+)
+def test_signs_separators_exponents_and_versions_are_read(text, places):
+    tokens = [*"0123456789.,-+E"]
+    rows = dl.place_table(dl.NumberVocab.from_tokens(tokens), [tokens.index(c) for c in text])
+    assert [row.places[0] for row in rows if row.places] == places
+
+
 @pytest.mark.parametrize("share", ["some", "all"])
 def test_impossible_digits_make_no_nan(digit_loss, share):
     vocab = letters_vocab()
@@ -441,6 +523,9 @@ def test_logits_that_are_nan_at_an_ignored_position_do_no_harm(digit_loss):
     assert torch.isfinite(value)
     gradient = gradient_of(value, logits)
     assert torch.isfinite(gradient[0, 1:]).all()
+    gradient = gradient_of(objective.terms(logits, labels).numeric.sum(), logits)
+    assert torch.isfinite(gradient).all()
+    assert not gradient[0, 0].any()
 
 
 @pytest.mark.parametrize("weights", [torch.tensor([[1, 1, 0, 0]]), torch.tensor([[True, True, False, False]])])
@@ -464,6 +549,45 @@ def test_large_numbers_in_half_precision(loss, text, dtype):
     assert value.dtype == torch.float32
     assert torch.isfinite(value)
     assert torch.isfinite(gradient_of(value, logits)).all()
+
+
+def test_a_mean_over_many_untrained_digits_does_not_overflow_in_half_precision():
+    """A sum of 16,000 expected distances is beyond float16. By hand: log 17 + mean of |c - 9| = 4.5."""
+    vocab = letters_vocab()
+    labels = encode(vocab, "9" * 16_001)
+    logits = torch.zeros(1, 16_001, len(vocab), dtype=torch.float16, requires_grad=True)
+    value = make(vocab, "number_token", alpha=1.0)(logits, labels)
+    assert value.item() == pytest.approx(math.log(17) + 4.5, rel=1e-4)
+    assert torch.isfinite(gradient_of(value, logits)).all()
+
+
+def test_places_beyond_the_twentieth_count():
+    """By hand: equal logits cost u log 2 each, u = 23, 22, ..., 1."""
+    vocab = letters_vocab()
+    labels = encode(vocab, "a" + 23 * "9")
+    terms = make(vocab, "digit_entropy").terms(torch.zeros(1, 24, len(vocab)), labels)
+    assert (terms.numeric[0] / math.log(2)).tolist() == pytest.approx(range(23, 0, -1))
+
+
+# By hand, with u = 2 at the tens and p = 1 on the wrong 9: d(p softplus(z)) / dz = 1; p - q = 1 - q_9, where
+# q_9 = e^-64; NTL stands still, p_9 (|9 - 1| - sum p |c - 1|) = 0, and leaves the push to cross-entropy.
+PUSH = {"digit_entropy": 2.0, "dist2": 1.0, "number_token": 0.0}
+
+
+def test_the_push_of_each_term_on_a_wrong_digit_of_huge_logits(digit_loss):
+    vocab = letters_vocab()
+    logits = torch.full((1, 3, len(vocab)), -1e4)
+    wrong = encode(vocab, "a92")
+    for position in (0, 1):
+        logits[0, position, wrong[0, position + 1]] = 1e4
+    logits.requires_grad_()
+    objective = make(vocab, digit_loss)
+    labels = encode(vocab, "a12")
+    gradient = gradient_of(objective.terms(logits, labels).numeric.sum(), logits)
+    assert torch.isfinite(gradient).all()
+    if digit_loss in PUSH:
+        assert gradient[0, 0, wrong[0, 1]].item() == pytest.approx(PUSH[digit_loss])
+    assert gradient_of(objective(logits, labels), logits)[0, 0, wrong[0, 1]] >= 0.5
 
 
 @pytest.mark.parametrize("size", [10.0, 100.0])

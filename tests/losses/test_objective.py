@@ -306,6 +306,11 @@ for loss in dl.losses.names():
     torch.testing.assert_close(compiled, plain)
     torch.testing.assert_close(y.grad, x.grad)
     torch._dynamo.reset()
+shifted = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
+objective = dl.Objective(vocab)
+for x, y in ((logits, shifted), (logits[0], shifted[0])):
+    compiled = torch.compile(lambda x, y: objective(x, shift_labels=y), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, y), objective(x, shift_labels=y))
 print("same")
 """
 
