@@ -258,6 +258,27 @@ def test_flattened_logits_with_shifted_labels_give_the_same(loss):
     assert terms.numeric.shape == (1, 16)
 
 
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_terms_and_counts_of_shifted_labels_fit_together(is_flat):
+    """Row 11: what a trainer does in parts is what the call does, with both normalisations."""
+    vocab = letters_vocab()
+    labels = torch.cat([encode(vocab, "a1,234.5"), encode(vocab, "b_7.25 _")])
+    logits = random_logits(labels, len(vocab))
+    targets = shifted(labels)
+    if is_flat:
+        logits, targets = logits.flatten(0, 1), targets.flatten()
+    objective = make(vocab, normalize="digits")
+    terms = objective.terms(logits, shift_labels=targets)
+    assert torch.equal(terms.num_digits, objective.count_digits(shift_labels=targets))
+    assert terms.num_digits.sum() == objective.count_digits(labels).sum() == 8
+    expected = objective(logits, shift_labels=targets)
+    assert objective.reduce(terms, shift_labels=targets) == expected
+    counts = {"num_items_in_batch": (targets != IGNORED).sum(), "num_digits_in_batch": 8}
+    assert objective.reduce(terms, shift_labels=targets, **counts) == expected
+    with pytest.raises(ValueError, match=r"terms \[.*\] and labels \[2, 8\] do not belong together"):
+        objective.reduce(terms, labels)
+
+
 def test_the_label_at_position_0_is_not_seen_where_labels_are_shifted():
     """Row 11: integers, decimals and groups keep their places without it; a point at the start of a row is lost."""
     vocab = letters_vocab()
@@ -319,6 +340,21 @@ def test_shapes_that_do_not_fit_are_named(logits, labels, shift_labels, message)
         dl.Objective(vocab)(torch.zeros(logits), given[0], shift_labels=given[1])
 
 
+@pytest.mark.parametrize(
+    ("labels", "weights"), [((2, 3), (2, 4)), ((2, 3), (6,)), ((6,), (2, 3)), ((6,), (1, 6)), ((6,), (7,))]
+)
+@pytest.mark.parametrize("name", ["loss_weights", "numeric_weights"])
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_weights_have_the_shape_of_the_labels_that_are_given(name, labels, weights):
+    shapes = rf"{name} must have the shape of labels \[{', '.join(map(str, labels))}\], got \["
+    with pytest.raises(ValueError, match=shapes):
+        make(letters_vocab())(
+            torch.zeros(*labels, 17),
+            shift_labels=torch.ones(labels, dtype=torch.long),
+            **{name: torch.ones(weights)},
+        )
+
+
 def test_numbers_of_packed_samples_are_not_joined():
     vocab = letters_vocab()
     apart = encode(vocab, "_12_34")
@@ -336,6 +372,15 @@ def test_numbers_of_packed_samples_are_not_joined():
 def test_missing_logits_name_the_flags():
     with pytest.raises(TypeError, match=r"logits must be a tensor, got NoneType: .*use_liger_kernel.*UNSLOTH_RETURN"):
         dl.Objective(letters_vocab())(None, torch.tensor([[1, 2]]))
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_labels_and_logits_of_another_kind_are_named():
+    objective = make(letters_vocab())
+    with pytest.raises(TypeError, match="labels must be a tensor, got list"):
+        objective(torch.zeros(1, 2, 17), [[1, 2]])
+    with pytest.raises(TypeError, match=r"logits must be a tensor, got list$"):
+        objective([[[0.0]]], torch.tensor([[1]]))
 
 
 # Row 13: a weight for each token, with a normaliser that is stated: the count of targets, unweighted.
@@ -497,6 +542,17 @@ def test_signs_separators_exponents_and_versions_are_read(text, places):
     tokens = [*"0123456789.,-+E"]
     rows = dl.place_table(dl.NumberVocab.from_tokens(tokens), [tokens.index(c) for c in text])
     assert [row.places[0] for row in rows if row.places] == places
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0, 0)])
+@pytest.mark.parametrize("is_shifted", [False, True])
+def test_an_empty_batch_is_a_zero_with_a_graph(loss, shape, is_shifted):
+    vocab = letters_vocab()
+    labels = torch.zeros(shape, dtype=torch.long)
+    logits = torch.zeros(*shape, len(vocab), requires_grad=True)
+    value = make(vocab, loss)(logits, **{"shift_labels" if is_shifted else "labels": labels})
+    assert value == 0
+    assert gradient_of(value, logits).shape == logits.shape
 
 
 @pytest.mark.parametrize("share", ["some", "all"])

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from digitloss._shapes import Labels, Logits, TokenLosses
@@ -29,7 +29,10 @@ NORMALIZATIONS = ("tokens", "digits")
 
 
 class Terms(NamedTuple):
-    """The objective token by token, before alpha and reduction: [B, S], S = T - 1, 0 where the token is ignored."""
+    """The objective token by token, before alpha and reduction: [B, S], 0 where the token is ignored.
+
+    S = T - 1 for labels, T for shift_labels.
+    """
 
     cross_entropy: TokenLosses
     """Nats."""
@@ -40,7 +43,7 @@ class Terms(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The terms of a batch and what the model believed about its digits: [B, S] each, S = T - 1."""
+    """The terms of a batch and what the model believed about its digits: [B, S] each."""
 
     terms: Terms
     digit_entropy: TokenLosses
@@ -132,12 +135,14 @@ class Objective:
             logits: As the model returns them: position t predicts label t+1.
             labels: Token ids, not shifted, -100 where a token is no target. The label at position 0 is no target
                 either, but belongs to its number.
-            shift_labels: Instead of labels: position t of the logits predicts shift_labels at t. Then logits [N, V] and
-                labels [N] may be flattened; a number ends at -100, which transformers puts at the end of each row.
+            shift_labels: Instead of labels: position t of the logits predicts shift_labels at t. The value is that of
+                labels where the label at position 0, which is not seen, changes no place (a point may); split rows
+                split their numbers. Logits [N, V] may be flattened with them, [N]: a number ends at -100, which
+                transformers puts at the end of each row.
             num_items_in_batch: Target tokens of the whole optimizer step; None: those of this batch.
             num_digits_in_batch: Digits of the whole optimizer step, for `normalize="digits"`; None: of this batch.
-            position_ids: Positions in packed samples: a number never crosses a 0. Not needed where the collator masks
-                the first label of each sample.
+            position_ids: Positions of the inputs in packed samples: a number never crosses a 0. Not needed where the
+                collator masks the first label of each sample.
             loss_weights: Factor of the whole loss of each label, in the shape of the labels that are given; the counts
                 that divide stay unweighted.
             numeric_weights: Factor of the numeric term of each label: 0 leaves out digits that are symbols (dates, ids)
@@ -146,21 +151,17 @@ class Objective:
 
         Raises:
             ValueError: Shapes or labels that do not fit together, or a count or the head missing.
-            TypeError: Logits that are not floating point, or labels that are not integers.
+            TypeError: Logits or labels that are no tensor, or of another type of number.
         """
         reading = self.read(logits, labels, shift_labels=shift_labels, position_ids=position_ids, head=head)
-        rows = unshifted(labels, shift_labels)
-        weights = [
-            w if w is None or shift_labels is None else unshifted(None, w, filler=1.0)
-            for w in (loss_weights, numeric_weights)
-        ]
         return self.reduce(
             reading.terms,
-            rows,
+            labels,
+            shift_labels=shift_labels,
             num_items_in_batch=num_items_in_batch,
             num_digits_in_batch=num_digits_in_batch,
-            loss_weights=weights[0],
-            numeric_weights=weights[1],
+            loss_weights=loss_weights,
+            numeric_weights=numeric_weights,
         )
 
     def terms(
@@ -209,28 +210,31 @@ class Objective:
     def reduce(
         self,
         terms: Terms,
-        labels: Labels,
+        labels: Labels | None = None,
         *,
+        shift_labels: Labels | Int[Tensor, " N"] | None = None,
         num_items_in_batch: int | Tensor | None = None,
         num_digits_in_batch: int | Tensor | None = None,
-        loss_weights: Float[Tensor, "B T"] | None = None,
-        numeric_weights: Float[Tensor, "B T"] | None = None,
+        loss_weights: Float[Tensor, "B T"] | Float[Tensor, " N"] | None = None,
+        numeric_weights: Float[Tensor, "B T"] | Float[Tensor, " N"] | None = None,
     ) -> Float[Tensor, ""]:
-        """Reduce terms to the objective: the one reduction of the library; arguments as for the call.
-
-        Labels and weights are not shifted: those of the terms are from position 1 on.
-        """
+        """Reduce terms to the objective: the one reduction of the library; arguments as for the call."""
         cross_entropy, numeric, num_digits = terms
+        given, is_shifted = _given(labels, shift_labels)
+        is_target = _of_targets(given, is_shifted) != IGNORED
+        if is_target.shape != cross_entropy.shape:
+            raise ValueError(
+                f"terms {list(cross_entropy.shape)} and labels {list(given.shape)} do not belong together: pass the"
+                " labels, or the shift_labels, that the terms were made of"
+            )
         for name, weights in (("loss_weights", loss_weights), ("numeric_weights", numeric_weights)):
-            if weights is not None and weights.shape != labels.shape:
-                raise ValueError(
-                    f"{name} must have the shape of labels {list(labels.shape)}, got {list(weights.shape)}"
-                )
+            if weights is not None and weights.shape != given.shape:
+                raise ValueError(f"{name} must have the shape of labels {list(given.shape)}, got {list(weights.shape)}")
         if loss_weights is not None:
-            cross_entropy, numeric = cross_entropy * loss_weights[:, 1:], numeric * loss_weights[:, 1:]
+            factor = _of_targets(loss_weights, is_shifted)
+            cross_entropy, numeric = cross_entropy * factor, numeric * factor
         if numeric_weights is not None:
-            numeric = numeric * numeric_weights[:, 1:]
-        is_target = labels[:, 1:] != IGNORED
+            numeric = numeric * _of_targets(numeric_weights, is_shifted)
         num_items = _count(num_items_in_batch, is_target.sum())
         total = _sum_as_cross_entropy(cross_entropy, is_target) / num_items
         if self.is_normalized_by_tokens:
@@ -242,9 +246,12 @@ class Objective:
             )
         return total + self.alpha * (numeric.sum() / _count(num_digits_in_batch, num_digits.sum()))
 
-    def count_digits(self, labels: Labels) -> Int[Tensor, "B S"]:
+    def count_digits(
+        self, labels: Labels | None = None, *, shift_labels: Labels | Int[Tensor, " N"] | None = None
+    ) -> Int[Tensor, "B S"]:
         """Count the digits of each target token that get a term: `terms.num_digits` from the labels alone."""
-        return self.vocab.tables(labels.device).num_terms[self.vocab.columns_of(labels[:, 1:])]
+        targets = _of_targets(*_given(labels, shift_labels))
+        return self.vocab.tables(targets.device).num_terms[self.vocab.columns_of(targets)]
 
     def _head_weight(self, head: Tensor | nn.Module | None, num_columns: int) -> Tensor | None:
         """Weight of the head given to the call, else the objective's own; None where the loss reads none."""
@@ -269,34 +276,33 @@ class Objective:
     ) -> tuple[Float[Tensor, "B S V"], Int[Tensor, "B T"], Int[Tensor, "_ T"] | None]:
         """Logits of each target, and unshifted labels and positions, T = S + 1; checked."""
         if not isinstance(logits, Tensor):
-            raise TypeError(
-                f"logits must be a tensor, got {type(logits).__name__}: a model that returns none had a fused loss head"
-                " on (use_liger_kernel, cut-cross-entropy; under Unsloth set UNSLOTH_RETURN_LOGITS=1)"
+            hint = (
+                ": a model that returns none had a fused loss head on (use_liger_kernel, cut-cross-entropy; under"
+                " Unsloth set UNSLOTH_RETURN_LOGITS=1)"
             )
-        if (labels is None) == (shift_labels is None):
-            raise ValueError("pass either labels, not shifted, or shift_labels")
-        if shift_labels is None:
-            assert labels is not None
-            if logits.ndim != 3 or labels.ndim != 2 or logits.shape[:2] != labels.shape:
+            raise TypeError(f"logits must be a tensor, got {type(logits).__name__}{hint if logits is None else ''}")
+        given, is_shifted = _given(labels, shift_labels)
+        if not is_shifted:
+            if logits.ndim != 3 or given.ndim != 2 or logits.shape[:2] != given.shape:
                 raise ValueError(
                     "expected logits [B, T, V] and labels [B, T] of the same B and T, not shifted,"
-                    f" got logits {list(logits.shape)} and labels {list(labels.shape)} (flattened or shifted labels go"
+                    f" got logits {list(logits.shape)} and labels {list(given.shape)} (flattened or shifted labels go"
                     " into shift_labels)"
                 )
-            self._check(logits, labels, position_ids)
-            return logits[:, :-1], labels, position_ids
-        if logits.ndim == 2 and shift_labels.ndim == 1:
-            logits, shift_labels = logits[None], shift_labels[None]
+            self._check(logits, given, position_ids)
+            return logits[:, :-1], given, position_ids
+        if logits.ndim == 2 and given.ndim == 1:
+            logits, given = logits[None], given[None]
             position_ids = position_ids[None] if position_ids is not None and position_ids.ndim == 1 else position_ids
-        if logits.ndim != 3 or shift_labels.ndim != 2 or logits.shape[:2] != shift_labels.shape:
+        if logits.ndim != 3 or given.ndim != 2 or logits.shape[:2] != given.shape:
             raise ValueError(
                 "expected logits [B, T, V] and shift_labels [B, T], or [N, V] and [N], got logits"
-                f" {list(logits.shape)} and shift_labels {list(shift_labels.shape)}"
+                f" {list(logits.shape)} and shift_labels {list(given.shape)}"
             )
-        self._check(logits, shift_labels, position_ids)
+        self._check(logits, given, position_ids)
         if position_ids is not None:
             position_ids = F.pad(position_ids, (0, 1), value=1)
-        return logits, unshifted(None, shift_labels), position_ids
+        return logits, unshifted(None, given), position_ids
 
     def _check(self, logits: Tensor, labels: Tensor, position_ids: Tensor | None) -> None:
         if not logits.is_floating_point() or labels.dtype not in (torch.int64, torch.int32):
@@ -320,12 +326,30 @@ class Objective:
                 )
 
 
-def unshifted(labels: Tensor | None, shift_labels: Tensor | None, filler: float = IGNORED) -> Tensor:
-    """Labels (or weights) [B, T] as they are, or shifted ones of S targets with an unknown first one, [B, S + 1]."""
-    if shift_labels is None:
-        assert labels is not None
-        return labels
-    return F.pad(shift_labels.view(-1, shift_labels.shape[-1]), (1, 0), value=filler)
+def unshifted(labels: Tensor | None, shift_labels: Tensor | None) -> Int[Tensor, "B T"]:
+    """Labels as they are, or shifted ones of S targets behind an unknown first one, T = S + 1."""
+    if shift_labels is not None:
+        return F.pad(_of_targets(shift_labels, is_shifted=True), (1, 0), value=IGNORED)
+    if labels is None:
+        raise ValueError("expected labels or shift_labels, got neither")
+    return labels
+
+
+def _given(labels: Tensor | None, shift_labels: Tensor | None) -> tuple[Tensor, bool]:
+    """The labels that were given, and True where they are shifted."""
+    if (labels is None) == (shift_labels is None):
+        raise ValueError("pass either labels, not shifted, or shift_labels")
+    given = shift_labels if labels is None else labels
+    if not isinstance(given, Tensor):
+        raise TypeError(f"labels must be a tensor, got {type(given).__name__}")
+    return given, labels is None
+
+
+def _of_targets(values: Tensor, is_shifted: bool) -> Shaped[Tensor, "B S"]:
+    """Labels, or weights in their shape, of the targets."""
+    if not is_shifted:
+        return values[:, 1:]
+    return values if values.ndim == 2 else values[None]
 
 
 def _resolve_alpha(loss: object, alpha: float | None) -> float:
