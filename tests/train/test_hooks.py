@@ -98,8 +98,34 @@ def test_shifted_labels_are_used(vocab, shapes_unchecked):
     labels = encode(vocab, "a12.5b")
     logits = torch.randn(1, 6, len(vocab), generator=torch.Generator().manual_seed(0))
     shifted = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]
-    value = model.loss_function(logits=logits, labels=labels, vocab_size=1, shift_labels=shifted)
-    torch.testing.assert_close(value, objective(logits, labels))
+    for given in (labels, torch.zeros_like(labels), None):  # shift_labels win
+        value = model.loss_function(logits=logits, labels=given, vocab_size=1, shift_labels=shifted)
+        torch.testing.assert_close(value, objective(logits, labels))
+    with pytest.raises(ValueError, match="expected labels or shift_labels, got neither"):
+        model.loss_function(logits=logits, vocab_size=1)
+
+
+def test_shifted_labels_train_as_unshifted_ones(tmp_path, vocab, rows):
+    """As transformers passes them under sequence parallelism: labels and shift_labels through the model."""
+
+    def collate_both(batch):
+        found = collate(batch)
+        return {**found, "shift_labels": torch.nn.functional.pad(found["labels"][:, 1:], (0, 1), value=-100)}
+
+    changes = []
+    for collator in (collate, collate_both):
+        model = small_llama(len(vocab) + 3)
+        before = parameters(model)
+        trainer = Trainer(
+            model=model,
+            args=arguments(tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=2),
+            train_dataset=rows,
+            data_collator=collator,
+            callbacks=[NumericLossCallback(dl.Objective(vocab))],
+        )
+        trainer.train()
+        changes.append(parameters(model) - before)
+    assert relative_difference(changes[1], changes[0]) < 1e-5
 
 
 @pytest.mark.parametrize("make", [compute_loss_func, NumericLossCallback])

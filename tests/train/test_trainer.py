@@ -225,6 +225,27 @@ def test_shifted_labels_train_as_unshifted_ones(tmp_path, vocab, rows):
     assert relative_difference(parameters(model) - before, expected) < 1e-5
 
 
+@pytest.mark.parametrize("keep", [("shift_labels",), ("labels", "shift_labels")])
+def test_shifted_labels_evaluate_as_unshifted_ones(tmp_path, vocab, rows, keep):
+    def collate_shifted(batch):
+        found = collate(batch)
+        found["shift_labels"] = torch.nn.functional.pad(found["labels"][:, 1:], (0, 1), value=-100)
+        return {name: value for name, value in found.items() if name != "labels" or name in keep}
+
+    metrics = []
+    for collator in (collate, collate_shifted):
+        trainer = NumericTrainer(
+            model=small_llama(len(vocab) + 3),
+            args=arguments(tmp_path, per_device_eval_batch_size=3),
+            objective=dl.Objective(vocab),
+            eval_dataset=rows,
+            data_collator=collator,
+        )
+        metrics.append(trainer.evaluate())
+    for name in ("loss", "cross_entropy", "numeric_loss", "digit_accuracy", "digit_density"):
+        assert metrics[1][f"eval_{name}"] == pytest.approx(metrics[0][f"eval_{name}"], rel=1e-5)
+
+
 def test_metrics_of_a_training_that_was_cut_off_do_not_leak_into_the_next(tmp_path, vocab, rows):
     found = []
 

@@ -105,6 +105,18 @@ class NumericTrainer(Trainer):
             loss = loss * self.accelerator.num_processes  # the ranks' gradients are averaged
         return (loss, outputs) if return_outputs else loss
 
+    def prediction_step(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        prediction_loss_only: bool,
+        ignore_keys: list[str] | None = None,
+    ) -> tuple[Any, Any, Any]:
+        """Evaluate a batch; shift_labels stand for missing labels, without which the Trainer computes no loss."""
+        if inputs.get("shift_labels") is not None:
+            inputs = {"labels": inputs["shift_labels"], **inputs}
+        return super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
+
     def evaluation_loop(
         self,
         dataloader: DataLoader[Any],
