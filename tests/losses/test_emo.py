@@ -23,9 +23,10 @@ CROSS_ENTROPY = [-0.5, 0.3, 0.2]
 
 def added(head=HEAD, **options):
     logits = torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64).log().requires_grad_()
-    target = torch.tensor([0])
+    emo = dl.losses.load("emo", **options)
+    costs = emo.token_costs(torch.tensor([0]), emo.cost_rows(head))
     cross_entropy = -logits.log_softmax(-1)[:, 0]
-    loss = cross_entropy + dl.losses.load("emo", **options).added_loss(logits, target, cross_entropy, head)
+    loss = cross_entropy + emo.added_loss(cross_entropy, (logits.softmax(-1) * costs).sum(-1))
     loss.sum().backward()
     return loss.item(), logits.grad[0]
 

@@ -12,7 +12,7 @@ import digitloss as dl
 def test_by_hand(eta, factor):
     logits = torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64).log().requires_grad_()
     cross_entropy = -logits.log_softmax(-1)[:, 0]
-    loss = cross_entropy + dl.losses.load("mixce", eta=eta).added_loss(logits, torch.tensor([0]), cross_entropy, None)
+    loss = cross_entropy + dl.losses.load("mixce", eta=eta).added_loss(cross_entropy, None)
     loss.sum().backward()
     assert loss.item() == pytest.approx(factor * math.log(2), rel=1e-12)
     # q carries no gradient: the gradient is the factor times that of cross-entropy, q - onehot

@@ -51,23 +51,34 @@ class AbstractDigitLoss(AbstractLoss, abc.ABC):
 
 
 class AbstractVocabularyLoss(AbstractLoss, abc.ABC):
-    """A loss on the whole vocabulary at every target token, which replaces cross-entropy."""
+    """A loss on the whole vocabulary at every target token, which replaces cross-entropy.
+
+    It is a function of the token's cross-entropy and, where it gives every token a cost, of the mean of those costs
+    under the model.
+    """
+
+    def cost_rows(self, head: Float[Tensor, "V H"]) -> Tensor:
+        """Make of the head's weight, once a batch, what `token_costs` reads."""
+        return head
+
+    def token_costs(self, target: Int[Tensor, " N"], rows: Tensor | None) -> Float[Tensor, "N V"] | None:
+        """Return the cost of every token of the vocabulary for each target, without gradient; None where there is none.
+
+        Args:
+            target: Token ids; a valid id where the token is ignored.
+            rows: What `cost_rows` returned, given where `needs_head`.
+        """
+        return None
 
     @abc.abstractmethod
     def added_loss(
-        self,
-        logits: Float[Tensor, "N V"],
-        target: Int[Tensor, " N"],
-        cross_entropy: Float[Tensor, " N"],
-        head: Float[Tensor, "V H"] | None,
+        self, cross_entropy: Float[Tensor, " N"], mean_cost: Float[Tensor, " N"] | None
     ) -> Float[Tensor, " N"]:
         """What the loss adds to the cross-entropy of each token, [N] in nats; ignored tokens may hold any finite value.
 
         Args:
-            logits: float32 or wider.
-            target: Token ids; a valid id where the token is ignored.
-            cross_entropy: Cross-entropy of each token.
-            head: Weight of the head, given where `needs_head`.
+            cross_entropy: Cross-entropy of each token, float32 or wider.
+            mean_cost: Mean of the token costs under the model's distribution, where there are costs.
         """
 
 

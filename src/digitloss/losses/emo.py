@@ -18,6 +18,7 @@ by the distance of a token, and names a variable that does not exist.
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -59,16 +60,25 @@ class Loss(AbstractVocabularyLoss):
         """True for frozen rows."""
         return self.rows == "frozen"
 
+    def cost_rows(self, head: Float[Tensor, "V H"]) -> Float[Tensor, "V H"]:
+        """Return the embeddings, of unit length and without gradient, in float32 or wider."""
+        return F.normalize(head.detach().to(torch.promote_types(head.dtype, torch.float32)), dim=-1)
+
+    def token_costs(self, target: Int[Tensor, " N"], rows: Tensor | None) -> Float[Tensor, "N V"]:
+        """Return 1 - cos(e_v, e_y) of every token v."""
+        assert rows is not None
+        return 1 - rows[target] @ rows.T
+
     def added_loss(
-        self,
-        logits: Float[Tensor, "N V"],
-        target: Int[Tensor, " N"],
-        cross_entropy: Float[Tensor, " N"],
-        head: Float[Tensor, "V H"] | None,
+        self, cross_entropy: Float[Tensor, " N"], mean_cost: Float[Tensor, " N"] | None
     ) -> Float[Tensor, " N"]:
-        """What EMO adds to cross-entropy, [N] in nats."""
-        assert head is not None
-        distance = earth_mover_distance(logits, target, head)
+        """What EMO adds to cross-entropy, [N] in nats.
+
+        The distance is the mean cost plus the target's own probability, without gradient: a token that is sure of its
+        target has distance 1.
+        """
+        assert mean_cost is not None
+        distance = (mean_cost + (-cross_entropy.detach()).exp()).clamp(min=0)  # below 0 by rounding only
         if self.form == "emo1":
             return (self._ratio(cross_entropy, distance) * distance - cross_entropy) / 2
         return (self._ratio(distance, cross_entropy) - 1) * cross_entropy + distance
@@ -76,18 +86,3 @@ class Loss(AbstractVocabularyLoss):
     def _ratio(self, numerator: Float[Tensor, " N"], denominator: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
         ratio = numerator.detach() / (denominator.detach() + _EPSILON)
         return ratio if self.max_ratio is None else ratio.clamp(max=self.max_ratio)
-
-
-def earth_mover_distance(
-    logits: Float[Tensor, "N V"], target: Int[Tensor, " N"], head: Float[Tensor, "V H"]
-) -> Float[Tensor, " N"]:
-    """Distance of each token, [N], from 0 to 2: 1 less the mean cosine of the other tokens, weighted by probability.
-
-    The target's own share is left out of the value, so that a token that is sure of its target has distance 1; its
-    gradient is there, and the gradient is that of the mean cost sum_v q_v (1 - cos(e_v, e_y)).
-    """
-    q = logits.softmax(-1)
-    embeddings = F.normalize(head.detach().to(q.dtype), dim=-1)
-    similarity = ((q @ embeddings) * embeddings[target]).sum(-1)
-    own = q.gather(1, target[:, None]).squeeze(1).detach()
-    return (1 - similarity + own).clamp(min=0)  # below 0 by rounding only

@@ -14,7 +14,7 @@ the mean is then multiplied by the number of tokens.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from digitloss.losses._base import AbstractVocabularyLoss, check_share
@@ -41,12 +41,8 @@ class Loss(AbstractVocabularyLoss):
         check_share("eta", self.eta)
 
     def added_loss(
-        self,
-        logits: Float[Tensor, "N V"],
-        target: Int[Tensor, " N"],
-        cross_entropy: Float[Tensor, " N"],
-        head: Float[Tensor, "V H"] | None,
+        self, cross_entropy: Float[Tensor, " N"], mean_cost: Float[Tensor, " N"] | None
     ) -> Float[Tensor, " N"]:
         """What MixCE adds to cross-entropy, [N] in nats; never positive."""
-        del logits, target, head
+        del mean_cost
         return (1 - self.eta) * ((-cross_entropy.detach()).exp() - 1) * cross_entropy

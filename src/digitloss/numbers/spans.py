@@ -27,19 +27,22 @@ from digitloss.numbers.vocab import NumberVocab
 
 
 class TokenDigits(NamedTuple):
-    """The digits of each token of label rows. A token has up to K digits; where it has fewer, `is_digit` is False."""
+    """The digits of each token of label rows, [B, T] or flattened.
 
-    column: Int[Tensor, "B T"]
+    A token has up to K digits; where it has fewer, `is_digit` is False.
+    """
+
+    column: Int[Tensor, "*S"]
     """Index of the token among the digit tokens; D where it holds no digit."""
-    value: Int[Tensor, "B T K"]
+    value: Int[Tensor, "*S K"]
     """Value of each digit, -1 where there is none."""
-    place: Int[Tensor, "B T K"]
+    place: Int[Tensor, "*S K"]
     """Power of ten of each digit in its number: units 0, tens 1, first decimal -1."""
-    part_place: Int[Tensor, "B T K"]
+    part_place: Int[Tensor, "*S K"]
     """Place where a decimal point starts a new number: equal to `place` before the point; 0 for the last decimal."""
 
     @property
-    def is_digit(self) -> Bool[Tensor, "B T K"]:
+    def is_digit(self) -> Bool[Tensor, "*S K"]:
         """True where the token has that digit."""
         return self.value >= 0
 

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from digitloss.losses import Objective
-from digitloss.losses._objective import IGNORED, Reading
+from digitloss.losses._tokens import IGNORED, Reading
 
 _SUMS = ("num_items", "num_digits", "cross_entropy", "numeric", "digit_entropy", "num_correct")
 

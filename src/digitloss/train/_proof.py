@@ -9,7 +9,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from digitloss.errors import TermNotCalledError
 from digitloss.losses import AbstractDigitLoss, Objective
-from digitloss.losses._objective import IGNORED
+from digitloss.losses._tokens import IGNORED
 
 logger = logging.getLogger("digitloss")
 

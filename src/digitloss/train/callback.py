@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from digitloss.losses import Objective
-from digitloss.losses._objective import unshifted
+from digitloss.losses._labels import unshifted
 from digitloss.train._outputs import check_model, read_logits
 from digitloss.train._proof import TermCounter, TermProof, log_weight_in_batch
 from digitloss.train.hook import check_reduced

@@ -15,7 +15,8 @@ from transformers import Trainer
 from transformers.trainer_utils import EvalLoopOutput
 
 from digitloss.losses import Objective
-from digitloss.losses._objective import IGNORED, unshifted
+from digitloss.losses._labels import unshifted
+from digitloss.losses._tokens import IGNORED
 from digitloss.train._metrics import MetricSums, sums_of_rows
 from digitloss.train._outputs import check_model, check_objective, read_logits
 from digitloss.train._proof import TermCounter, TermProof, log_effective_weight
@@ -87,20 +88,25 @@ class NumericTrainer(Trainer):
         head = None
         if self.objective.loss.needs_head and self.objective.head is None:
             head = self.accelerator.unwrap_model(model).get_output_embeddings()
-        reading = self.objective.read(
-            logits, labels, shift_labels=shift_labels, position_ids=inputs.get("position_ids"), head=head
+        counts = self._step_counts if model.training else None
+        num_items, num_digits = (None, None) if counts is None else counts.to(logits.device)
+        loss, reading = self.objective.measure(
+            logits,
+            labels,
+            shift_labels=shift_labels,
+            num_items_in_batch=num_items,
+            num_digits_in_batch=num_digits,
+            position_ids=inputs.get("position_ids"),
+            head=head,
         )
         sums = sums_of_rows(reading, rows)
-        if model.training and self._step_counts is not None:
-            num_items, num_digits = self._step_counts.to(logits.device)
+        if num_items is not None and num_digits is not None:
             if self._calls.num_calls == 0:
                 log_effective_weight(self.objective, num_items, num_digits)
             self._train_sums.add(sums.sum(0))
         else:
-            num_items = num_digits = None
             self._eval_sums.add(self.accelerator.gather_for_metrics(sums).sum(0))
         self._calls.num_calls += 1
-        loss = self.objective.reduce(reading.terms, rows, num_items_in_batch=num_items, num_digits_in_batch=num_digits)
         if num_items is not None:
             loss = loss * self.accelerator.num_processes  # the ranks' gradients are averaged
         return (loss, outputs) if return_outputs else loss
@@ -108,14 +114,15 @@ class NumericTrainer(Trainer):
     def prediction_step(
         self,
         model: nn.Module,
-        inputs: dict[str, Any],
+        inputs: Mapping[str, Any],
         prediction_loss_only: bool,
         ignore_keys: list[str] | None = None,
     ) -> tuple[Any, Any, Any]:
         """Evaluate a batch; shift_labels stand for missing labels, without which the Trainer computes no loss."""
-        if inputs.get("shift_labels") is not None:
-            inputs = {"labels": inputs["shift_labels"], **inputs}
-        return super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
+        batch = dict(inputs)
+        if batch.get("shift_labels") is not None:
+            batch.setdefault("labels", batch["shift_labels"])
+        return super().prediction_step(model, batch, prediction_loss_only, ignore_keys)
 
     def evaluation_loop(
         self,

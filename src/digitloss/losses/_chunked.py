@@ -1,0 +1,289 @@
+"""The objective in one pass: chunk by chunk, value and gradient together, without a second copy of the logits.
+
+Of the logits of a token a loss reads those of the digit tokens, the cross-entropy and, for some, the mean of a cost
+under the model. The first are gathered for all tokens at once and the digit terms differentiated by autograd: a small
+graph. The others are found for a chunk of tokens in cache,
+
+    e = exp(logits - max),  Z = sum e,  cross-entropy H = max + log Z - logit of the target,
+
+and differentiated in the same way. Since the normalisers are known before any logit is read, so is the weight w of each
+token, and the gradient of the logits takes the place of e:
+
+    e / Z (w + g_H + g_cost (cost - mean cost)) - (w + g_H) [target] + g_digits
+
+What this file does not do: a second derivative, for which the plain path (`_plain.py`) is there; that is also the
+specification, to which this one is held.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from digitloss.losses._base import AbstractDigitLoss, AbstractVocabularyLoss
+from digitloss.losses._digits import select_digits
+from digitloss.losses._heads import Head
+from digitloss.losses._tokens import Targets, believed, sum_over_digits
+from digitloss.numbers._tables import Tables
+
+
+class Context(NamedTuple):
+    """What every chunk reads besides its tokens."""
+
+    loss: AbstractDigitLoss | AbstractVocabularyLoss
+    tables: Tables
+    rows: Tensor | None
+    """What the loss's costs are made of."""
+    has_beliefs: bool
+    """True where digit entropy and right digits are asked for."""
+
+
+class Weights(NamedTuple):
+    """Factor of each of N tokens in the objective, normaliser and alpha included."""
+
+    cross_entropy: Float[Tensor, " N"]
+    numeric: Float[Tensor, " N"]
+
+    def part(self, where: slice) -> "Weights":
+        """Return those of a part of the tokens."""
+        return Weights(self.cross_entropy[where], self.numeric[where])
+
+
+class Figures(NamedTuple):
+    """What was read of N tokens, without gradient."""
+
+    cross_entropy: Tensor
+    numeric: Tensor
+    digit_entropy: Tensor
+    num_correct: Tensor
+
+
+def objective_of_logits(
+    logits: Float[Tensor, "B T V"], targets: Targets, weights: Weights, context: Context
+) -> tuple[Float[Tensor, ""], Figures]:
+    """Return the objective of B * T tokens, differentiable, and the figures of each token."""
+    found: list[Figures] = []
+
+    def compute(inputs: Sequence[Tensor], is_needed: Sequence[bool]) -> tuple[Tensor, list[Tensor | None]]:
+        (given,) = inputs
+        gradient = torch.empty(given.shape, dtype=given.dtype, device=given.device) if is_needed[0] else None
+        with torch.autocast(given.device.type, enabled=False):
+            figures = _read_logits(given, gradient, targets, weights, context)
+        found[:] = [figures]
+        return _total(figures, weights), [gradient]
+
+    value: Tensor = _Computed.apply(compute, logits)  # type: ignore[no-untyped-call]
+    return value, found[0]
+
+
+def objective_of_hidden(
+    hidden: Float[Tensor, "B T H"], head: Head, targets: Targets, weights: Weights, context: Context, size: int
+) -> tuple[Float[Tensor, ""], Figures]:
+    """Return the same from hidden states, `size` tokens at a time: no logits of all tokens are there at once.
+
+    Loss and head gradient are summed in float32 or wider, whatever the types of hidden states and head.
+    """
+    found: list[Figures] = []
+    has_bias = head.bias is not None
+
+    def compute(inputs: Sequence[Tensor], is_needed: Sequence[bool]) -> tuple[Tensor, list[Tensor | None]]:
+        states, weight = inputs[0].flatten(0, 1), inputs[1]
+        given = head._replace(weight=weight, bias=inputs[2] if has_bias else None)
+        wide = torch.promote_types(torch.promote_types(states.dtype, weight.dtype), torch.float32)
+        of_states = torch.empty_like(states) if is_needed[0] else None
+        of_weight, of_bias = (
+            torch.zeros(x.shape, dtype=wide, device=x.device) if needed else None
+            for x, needed in zip((weight, inputs[-1]), (is_needed[1], has_bias and is_needed[-1]), strict=True)
+        )
+        with torch.autocast(states.device.type, enabled=False):
+            digit_logits = given.logits(states, context.tables.token_ids)
+            digits = read_digits(digit_logits, targets, weights, context, with_gradient=any(is_needed))
+            parts = []
+            for start in range(0, len(states), size):
+                where = slice(start, start + size)
+                work = given.logits(states[where])
+                slope = given.slope(work) if any(is_needed) else 1.0
+                parts.append(read_chunk(work, work, targets.part(where), weights.part(where), context, any(is_needed)))
+                if not any(is_needed):
+                    continue
+                if digits.gradient is not None:
+                    work.scatter_add_(1, context.tables.token_ids.expand(len(work), -1), digits.gradient[where])
+                if isinstance(slope, Tensor) or slope != 1:
+                    work.mul_(slope)
+                if of_states is not None:
+                    of_states[where] = (work.to(weight.dtype) @ weight).to(states.dtype)
+                if of_weight is not None:
+                    of_weight.addmm_(work.T, states[where].to(wide))
+                if of_bias is not None:
+                    of_bias += work.sum(0)
+        cross_entropy, added = (torch.cat(part) for part in zip(*parts, strict=True))
+        numeric = added if digits.numeric is None else digits.numeric
+        found[:] = [Figures(cross_entropy, numeric, digits.entropy, digits.num_correct)]
+        gradients = [
+            None if of_states is None else of_states.view(inputs[0].shape),
+            None if of_weight is None else of_weight.to(weight.dtype),
+            None if of_bias is None else of_bias.to(inputs[-1].dtype),
+        ]
+        return _total(found[0], weights), gradients[: len(inputs)]
+
+    inputs = [hidden, head.weight, *([] if head.bias is None else [head.bias])]
+    value: Tensor = _Computed.apply(compute, *inputs)  # type: ignore[no-untyped-call]
+    return value, found[0]
+
+
+def _read_logits(
+    logits: Tensor, gradient: Tensor | None, targets: Targets, weights: Weights, context: Context
+) -> Figures:
+    """Read logits, and write their gradient where it is asked for."""
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    digit_logits = logits[..., context.tables.token_ids].flatten(0, 1).to(dtype)
+    digits = read_digits(digit_logits, targets, weights, context, with_gradient=gradient is not None)
+    size = chunk_size(logits.shape[-1], logits.device)
+    is_direct = gradient is not None and gradient.dtype == dtype
+    scratch = logits.new_empty((0 if is_direct else size, logits.shape[-1]), dtype=dtype)
+    parts = []
+    for where, scores, into in _parts(logits, gradient, size):
+        work = into if is_direct and into is not None else scratch[: len(scores)]
+        figures = read_chunk(scores, work, targets.part(where), weights.part(where), context, into is not None)
+        parts.append(figures)
+        if into is not None and digits.gradient is not None:
+            work.scatter_add_(1, context.tables.token_ids.expand(len(work), -1), digits.gradient[where])
+        if into is not None and not is_direct:
+            into.copy_(work)
+    cross_entropy, added = (torch.cat(part) for part in zip(*parts, strict=True))
+    numeric = added if digits.numeric is None else digits.numeric
+    return Figures(cross_entropy, numeric, digits.entropy, digits.num_correct)
+
+
+class _DigitFigures(NamedTuple):
+    numeric: Tensor | None
+    """None where the loss is no term on digits."""
+    gradient: Tensor | None
+    """Of the digit tokens' logits."""
+    entropy: Tensor
+    num_correct: Tensor
+
+
+def read_digits(
+    digit_logits: Float[Tensor, "N D"], targets: Targets, weights: Weights, context: Context, *, with_gradient: bool
+) -> _DigitFigures:
+    """Read the logits of the digit tokens of all tokens: the digit terms and what the model believed."""
+    loss = context.loss
+    none = digit_logits.new_zeros(len(digit_logits))
+    numeric = gradient = None
+    entropy = num_correct = none
+    if isinstance(loss, AbstractDigitLoss) or context.has_beliefs:
+        leaf = digit_logits.requires_grad_(with_gradient)
+        with torch.set_grad_enabled(with_gradient):
+            digits, has_term = select_digits(context.tables, targets.found, leaf)
+            if isinstance(loss, AbstractDigitLoss):
+                numeric = sum_over_digits(loss.digit_loss(digits), has_term, targets)
+        if numeric is not None and numeric.requires_grad:
+            (gradient,) = torch.autograd.grad(numeric, leaf, weights.numeric, allow_unused=True)
+        if context.has_beliefs:
+            with torch.no_grad():
+                entropy, num_correct = believed(digits, has_term, targets)
+    return _DigitFigures(None if numeric is None else numeric.detach(), gradient, entropy, num_correct)
+
+
+def read_chunk(
+    scores: Float[Tensor, "N V"],
+    work: Float[Tensor, "N V"],
+    targets: Targets,
+    weights: Weights,
+    context: Context,
+    with_gradient: bool,
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+    """Return the cross-entropy of a chunk of logits and what the loss adds to it.
+
+    `work`, float32 or wider, may be the logits; it is overwritten, by the gradient of both where that is asked for.
+    The digit terms are apart.
+    """
+    loss, token = context.loss, targets.token[:, None]
+    target_logit = scores.gather(1, token).squeeze(1)
+    peak = scores.amax(1, keepdim=True).to(work.dtype)
+    total = torch.sub(scores, peak, out=work).exp_().sum(1)
+    cross_entropy = torch.where(targets.is_target, peak.squeeze(1) + total.log() - target_logit, 0.0)
+    added = torch.zeros_like(cross_entropy)
+    factor = weights.cross_entropy
+    costs = of_cost = mean_cost = None
+    if isinstance(loss, AbstractVocabularyLoss):
+        costs = loss.token_costs(targets.token, context.rows)
+        if costs is not None:
+            costs = costs.to(work.dtype)
+            mean_cost = torch.linalg.vecdot(work, costs) / total
+        leaves = [x.requires_grad_(with_gradient) for x in (cross_entropy, mean_cost) if x is not None]
+        with torch.set_grad_enabled(with_gradient):
+            added = torch.where(targets.is_target, loss.added_loss(cross_entropy, mean_cost), 0.0)
+        if added.requires_grad:
+            small = torch.autograd.grad(added, leaves, weights.numeric, allow_unused=True)
+            factor = factor if small[0] is None else factor + small[0]
+            of_cost = None if costs is None else small[1]
+    if with_gradient:
+        if costs is None or of_cost is None or mean_cost is None:
+            work.mul_((factor / total)[:, None])
+        else:
+            work.mul_(costs.mul_(of_cost[:, None]).add_((factor - of_cost * mean_cost.detach())[:, None]))
+            work.div_(total[:, None])
+        work.scatter_add_(1, token, -factor[:, None])
+    return cross_entropy.detach(), added.detach()
+
+
+class _Computed(torch.autograd.Function):
+    """A scalar whose gradients are computed with it. Backward scales them; a second backward computes them anew."""
+
+    @staticmethod
+    def forward(ctx: Any, compute: Callable[..., Any], *inputs: Tensor) -> Tensor:
+        is_needed = ctx.needs_input_grad[1:]
+        value, gradients = compute([x.detach() for x in inputs], is_needed)
+        ctx.save_for_backward(*inputs)
+        ctx.compute, ctx.gradients = compute, gradients
+        found: Tensor = value
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "the fused objective has no second derivative (create_graph=True): make it with Objective(...,"
+                " fused=False)"
+            )
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is None:
+            _, gradients = ctx.compute([x.detach() for x in ctx.saved_tensors], ctx.needs_input_grad[1:])
+        if upstream.device.type != "cpu" or upstream.item() != 1:
+            for gradient in gradients:
+                if gradient is not None:
+                    gradient.mul_(upstream)
+        return (None, *gradients)
+
+
+def chunk_size(num_columns: int, device: torch.device) -> int:
+    """Tokens of a chunk: few enough to stay in the cache of a CPU, or to be small beside the memory of a GPU."""
+    num_elements = 2**19 if device.type == "cpu" else 2**26
+    return max(1, num_elements // num_columns)
+
+
+def hidden_chunk_size(num_columns: int, device: torch.device) -> int:
+    """Tokens of a chunk of hidden states: enough for a fast product, 128 MB of logits on a CPU and 1 GB on a GPU."""
+    num_elements = 2**25 if device.type == "cpu" else 2**28
+    return max(1, num_elements // num_columns)
+
+
+def _parts(logits: Tensor, gradient: Tensor | None, size: int) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
+    """Chunks of the tokens: where they are, their logits, and where their gradient goes. Nothing is copied."""
+    rows = [logits.view(-1, logits.shape[-1])] if logits.is_contiguous() else list(logits)
+    into = None if gradient is None else gradient.view(-1, logits.shape[-1])
+    offset = 0
+    for row in rows:
+        for start in range(0, len(row), size):
+            scores = row[start : start + size]
+            part = slice(offset, offset + len(scores))
+            offset += len(scores)
+            yield part, scores, None if into is None else into[part]
+
+
+def _total(figures: Figures, weights: Weights) -> Tensor:
+    return (figures.cross_entropy * weights.cross_entropy).sum() + (figures.numeric * weights.numeric).sum()
