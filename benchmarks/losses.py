@@ -1,8 +1,9 @@
 """Time and memory of every loss, forward and backward, as multiples of plain cross-entropy.
 
-    python benchmarks/losses.py [--shape 4 512 32000] [--rounds 5] [--out losses.json]
+    python benchmarks/losses.py [--shape 4 512 32000] [--rounds 5] [--dtype float32] [--out losses.json]
 
-Cross-entropy (`F.cross_entropy` on the shifted logits) and the losses run in turn in one process, round by round.
+Cross-entropy (`F.cross_entropy` on the shifted logits, in float32), and every loss in one pass and in plain autograd, run
+in turn in one process, round by round.
 Time is the median over rounds of the ratio to the cross-entropy of the same round. Memory is what the process grows by
 in a call, at its largest, in a process of its own, as a multiple of the size of the logits (Linux only).
 """
@@ -25,6 +26,8 @@ def parse():
     parser.add_argument("--shape", type=int, nargs=3, default=[4, 512, 32000], metavar=("B", "T", "V"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="type of the logits")
+    parser.add_argument("--hidden-size", type=int, default=896, help="columns of the head that EMO reads")
     parser.add_argument("--digits", type=float, default=0.15, help="share of the labels that are digits")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
@@ -36,16 +39,22 @@ def make_batch(options):
     labels = torch.randint(10, vocabulary, (batch, length), generator=generator)
     is_digit = torch.rand(labels.shape, generator=generator) < options.digits
     labels = torch.where(is_digit, torch.randint(0, 10, labels.shape, generator=generator), labels)
-    return torch.randn(batch, length, vocabulary, generator=generator, requires_grad=True), labels
+    logits = torch.randn(batch, length, vocabulary, generator=generator).to(getattr(torch, options.dtype))
+    return logits.requires_grad_(), labels
 
 
 def make_losses(options):
     vocab = dl.NumberVocab.from_tokens([*"0123456789", *["x"] * (options.shape[2] - 10)])
 
     def plain(logits, labels):
-        return F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        return F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten())
 
-    return {"plain": plain, **{name: dl.Objective(vocab, loss=name) for name in dl.losses.names()}}
+    head = torch.randn(options.shape[2], options.hidden_size)
+    losses = {"plain": plain}
+    for name in dl.losses.names():
+        losses[name] = dl.Objective(vocab, loss=name, head=head)
+        losses[f"{name}, plain autograd"] = dl.Objective(vocab, loss=name, head=head, fused=False)
+    return losses
 
 
 def call(loss, logits, labels):
@@ -93,9 +102,14 @@ def main():
         process.join()
         ratio = statistics.median(seconds[name] / seconds["plain"] for seconds in rounds)
         results[name] = {"time": round(ratio, 2), "memory": round(memory, 2)}
-        print(f"{name:<16} {ratio:5.2f} x the time   {memory:5.2f} x the logits in memory", flush=True)
+        print(f"{name:<30} {ratio:5.2f} x the time   {memory:5.2f} x the logits in memory", flush=True)
     if options.out:
-        description = {"shape": options.shape, "threads": options.threads, "torch": torch.__version__}
+        description = {
+            "shape": options.shape,
+            "dtype": options.dtype,
+            "threads": options.threads,
+            "torch": torch.__version__,
+        }
         options.out.write_text(json.dumps({**description, "losses": results}, indent=1))
 
 
