@@ -2,8 +2,8 @@
 
     python benchmarks/losses.py [--shape 4 512 32000] [--rounds 5] [--dtype float32] [--out losses.json]
 
-Cross-entropy (`F.cross_entropy` on the shifted logits, in float32), and every loss in one pass and in plain autograd, run
-in turn in one process, round by round.
+Cross-entropy (`F.cross_entropy` on the shifted logits, in float32), and every loss in one pass and in plain autograd,
+run in turn in one process, round by round.
 Time is the median over rounds of the ratio to the cross-entropy of the same round. Memory is what the process grows by
 in a call, at its largest, in a process of its own, as a multiple of the size of the logits (Linux only).
 """

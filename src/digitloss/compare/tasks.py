@@ -49,6 +49,8 @@ class AbstractTask(abc.ABC):
     template: ClassVar[str]
     eval_batch_size: ClassVar[int]
     """Rows evaluated, or questions asked, at a time."""
+    is_fused: ClassVar[bool]
+    """True where the vocabulary is large enough for the one-pass objective to pay."""
 
     max_new_tokens: int = 12
     """Longest answer, in tokens."""
@@ -87,6 +89,7 @@ class ProblemTask(AbstractTask):
     kind: ClassVar[str] = "problems"
     template: ClassVar[str] = "{prompt} "
     eval_batch_size: ClassVar[int] = 200
+    is_fused: ClassVar[bool] = False
 
     num_train: int = 60_000
     """Training problems, drawn anew for each seed."""
@@ -158,6 +161,7 @@ class FineTuning(AbstractTask):
     kind: ClassVar[str] = "fine-tuning"
     template: ClassVar[str] = "Question: {prompt}\nAnswer: "
     eval_batch_size: ClassVar[int] = 8
+    is_fused: ClassVar[bool] = True
 
     max_new_tokens: int = 64
     """Longest answer, in tokens."""

@@ -62,7 +62,10 @@ def run_trial(settings: Settings, trial: Trial, report: Callable[[float], None])
     tokenizer, questions = task.tokenizer, task.questions(trial.split)
     model: Any = task.new_model(seed)
     objective = trial.variant.objective(
-        NumberVocab.from_tokenizer(tokenizer), alpha=trial.alpha, head=model.get_output_embeddings()
+        NumberVocab.from_tokenizer(tokenizer),
+        alpha=trial.alpha,
+        head=model.get_output_embeddings(),
+        fused=task.is_fused,
     )
     rows = rows_of(task, seed)
     with tempfile.TemporaryDirectory() as folder:

@@ -90,16 +90,20 @@ class Variant:
         """True for a term that is added with a weight."""
         return isinstance(load(self.loss, **self.options), AbstractDigitLoss)
 
-    def objective(self, vocab: NumberVocab, *, head: Tensor | nn.Module, alpha: float | None = None) -> Objective:
+    def objective(
+        self, vocab: NumberVocab, *, head: Tensor | nn.Module, alpha: float | None = None, fused: bool = True
+    ) -> Objective:
         """Make the objective.
 
         Args:
             vocab: What the tokens of the labels hold.
             head: The model's output head, for losses that read it.
             alpha: Weight of the numeric term; None: the variant's own, or else the loss's default.
+            fused: As for `Objective`.
         """
+        options: dict[str, Any] = {**self.options, "normalize": self.normalize}
         weight = self.alpha if alpha is None else alpha
-        return Objective(vocab, self.loss, alpha=weight, normalize=self.normalize, head=head, **self.options)  # type: ignore[arg-type]
+        return Objective(vocab, self.loss, alpha=weight, head=head, fused=fused, **options)
 
     def seed(self, seed: int) -> int:
         """Return the seed of its start and batches for a seed of the comparison."""
