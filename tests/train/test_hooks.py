@@ -185,12 +185,18 @@ def test_the_auxiliary_loss_of_experts_is_refused_or_added(tmp_path, vocab, rows
     torch.testing.assert_close(outputs.loss, expected)
 
 
-def test_virtual_tokens_are_refused(tmp_path, vocab, rows):
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_virtual_tokens_are_for_the_callback(tmp_path, vocab, rows):
     config = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
     model = get_peft_model(small_llama(len(vocab)), config)
     trainer = NumericTrainer(model=model, args=arguments(tmp_path), objective=dl.Objective(vocab))
-    with pytest.raises(ValueError, match="virtual tokens in front"):
-        trainer.compute_loss(model, dict(collate(rows[:2])))
+    batch = collate(rows[:2])
+    with pytest.raises(ValueError, match=r"virtual tokens in front .* by NumericLossCallback only"):
+        trainer.compute_loss(model, dict(batch))
+    objective = dl.Objective(vocab)
+    NumericLossCallback(objective).on_train_begin(None, None, None, model=model)
+    outputs = model(**batch)
+    torch.testing.assert_close(outputs.loss, objective(outputs.logits[:, 3:], batch["labels"]))
 
 
 def test_a_tuple_of_outputs_is_explained(vocab):

@@ -168,7 +168,8 @@ class Bypassing(NumericTrainer):
     """Computes the loss without the objective, as some subclass may."""
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        return model(**inputs).loss
+        outputs = model(**inputs)
+        return (outputs.loss, outputs) if return_outputs else outputs.loss
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
@@ -279,3 +280,23 @@ def test_a_model_without_logits_is_explained(tmp_path, vocab):
     trainer = NumericTrainer(model=Fused(), args=arguments(tmp_path), objective=dl.Objective(vocab))
     with pytest.raises(ValueError, match=r"the model returned no logits.*use_liger_kernel"):
         trainer.compute_loss(Fused(), {"input_ids": torch.tensor([[1, 2]]), "labels": torch.tensor([[1, 2]])})
+
+
+def test_an_evaluation_before_the_first_step_proves_and_hides_nothing(tmp_path, vocab, rows, caplog):
+    options = {"eval_on_start": True, "eval_strategy": "steps", "per_device_train_batch_size": 8}
+    for kind in (NumericTrainer, Bypassing):
+        trainer = kind(
+            model=small_llama(len(vocab) + 3),
+            args=arguments(tmp_path, **options),
+            objective=dl.Objective(vocab),
+            train_dataset=rows,
+            eval_dataset=rows,
+            data_collator=collate,
+        )
+        if kind is Bypassing:
+            with pytest.raises(TermNotCalledError):
+                trainer.train()
+        else:
+            with caplog.at_level(logging.INFO, "digitloss"):
+                trainer.train()
+            assert len(caplog.messages) == 1

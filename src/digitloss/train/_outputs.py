@@ -45,6 +45,6 @@ def read_logits(outputs: Any, num_positions: int) -> Tensor:
     if logits.ndim == 3 and logits.shape[1] > num_positions:
         raise ValueError(
             f"the model returned logits of {logits.shape[1]} positions for labels of {num_positions}: virtual tokens in"
-            " front (prompt or prefix tuning) are not supported; train with LoRA or all weights"
+            " front (prompt tuning) are supported by NumericLossCallback only, to which PEFT hands labels that long"
         )
     return logits

@@ -27,13 +27,20 @@ class TermProof(TrainerCallback):
     def __init__(self, counter: TermCounter, adapter: str):
         self._counter = counter
         self._adapter = adapter
-        self._num_calls_before = 0
+        self._num_calls_before: int | None = None
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Remember the number of calls before training."""
-        self._num_calls_before = self._counter.num_calls
+        """Forget an earlier training."""
+        self._num_calls_before = None
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Remember the number of calls before the first step; an evaluation may have come before it."""
+        if self._num_calls_before is None:
+            self._num_calls_before = self._counter.num_calls
 
     def on_substep_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object

@@ -50,6 +50,7 @@ class NumericTrainer(Trainer):
         self.objective = objective
         self.model_accepts_loss_kwargs = True  # what loss_is_scaled_for_ga says, for transformers before 5
         self._calls = TermCounter()
+        self._has_logged_weight = False
         self._step_counts: Tensor | None = None
         self._train_sums = MetricSums(objective)
         self._eval_sums = MetricSums(objective)
@@ -101,7 +102,8 @@ class NumericTrainer(Trainer):
         )
         sums = sums_of_rows(reading, rows)
         if num_items is not None and num_digits is not None:
-            if self._calls.num_calls == 0:
+            if not self._has_logged_weight:
+                self._has_logged_weight = True
                 log_effective_weight(self.objective, num_items, num_digits)
             self._train_sums.add(sums.sum(0))
         else:
