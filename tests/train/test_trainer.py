@@ -168,8 +168,7 @@ class Bypassing(NumericTrainer):
     """Computes the loss without the objective, as some subclass may."""
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        outputs = model(**inputs)
-        return (outputs.loss, outputs) if return_outputs else outputs.loss
+        return model(**inputs).loss
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
@@ -283,8 +282,14 @@ def test_a_model_without_logits_is_explained(tmp_path, vocab):
 
 
 def test_an_evaluation_before_the_first_step_proves_and_hides_nothing(tmp_path, vocab, rows, caplog):
+    class BypassingInTraining(NumericTrainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            if model.training:
+                return model(**inputs).loss
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+
     options = {"eval_on_start": True, "eval_strategy": "steps", "per_device_train_batch_size": 8}
-    for kind in (NumericTrainer, Bypassing):
+    for kind in (NumericTrainer, BypassingInTraining):
         trainer = kind(
             model=small_llama(len(vocab) + 3),
             args=arguments(tmp_path, **options),
@@ -293,7 +298,7 @@ def test_an_evaluation_before_the_first_step_proves_and_hides_nothing(tmp_path, 
             eval_dataset=rows,
             data_collator=collate,
         )
-        if kind is Bypassing:
+        if kind is BypassingInTraining:
             with pytest.raises(TermNotCalledError):
                 trainer.train()
         else:
