@@ -152,11 +152,17 @@ def _settings(options: argparse.Namespace) -> "Settings":
 
 def _seeds(text: str) -> tuple[int, ...]:
     seeds: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        seeds += range(int(first), int(last) + 1) if dash else [int(first)]
+    try:
+        for part in text.split(","):
+            first, dash, last = part.partition("-")
+            seeds += range(int(first), int(last) + 1) if dash else [int(first)]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected seeds such as 0,3 or 0-4, got {text!r}") from error
     return tuple(seeds)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split(","))
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected numbers such as 0.1,0.3, got {text!r}") from error

@@ -223,7 +223,8 @@ class FineTuning(AbstractTask):
         if len(prompts) <= num_held_out:
             raise DatasetError(
                 f"{self.data}: {len(prompts)} different prompts in {len(examples)} rows leave none to train on, with"
-                f" {self.num_test} held out for the test and {self.num_validation} for validation: hold out fewer"
+                f" {self.num_test} held out for the test and {self.num_validation} for validation: lower num_test or"
+                " num_validation"
             )
         split_of = {prompt: "test" for prompt in prompts[: self.num_test]}
         split_of |= {prompt: "validation" for prompt in prompts[self.num_test : num_held_out]}
