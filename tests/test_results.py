@@ -25,7 +25,9 @@ def rows_of(page, heading):
 
 
 def number(text):
-    return Decimal(text) if re.fullmatch(r"-?[0-9]*\.?[0-9]+", text.strip()) else None
+    """The last number of a short text; none where it has two points, as a version has."""
+    found = re.findall(r"(?:(?<![0-9])-)?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)", text)
+    return Decimal(found[-1]) if found and not re.search(r"\.[0-9]+\.[0-9]", text) else None
 
 
 def outcomes(results, run):

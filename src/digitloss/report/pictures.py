@@ -109,8 +109,8 @@ def _draw_differences(
     _name_rows(axes, others)
     for marker, label in (("o", "by seed"), ("s", "by question")):
         axes.plot([], [], marker, color="0.4", label=label)
-    if others:
-        axes.legend(loc="best", fontsize=10, frameon=False)
+    axes.set_ylim(len(others) + 0.35, -0.7)
+    axes.legend(loc="lower center", ncols=2, fontsize=10, frameon=False)
 
 
 def _draw_places(axes: Axes, results: Mapping[str, Any], colors: Mapping[str, str]) -> None:
@@ -123,7 +123,8 @@ def _draw_places(axes: Axes, results: Mapping[str, Any], colors: Mapping[str, st
         ]
         shares = [right / num_all for right, num_all in sums]
         axes.plot(range(len(places)), shares, "o-", color=colors[entry["loss"]], linewidth=2, label=entry["loss"])
-    axes.set_xticks(range(len(places)), [_place_name(int(place)) for place in places])
+    names = [_place_name(int(place)) for place in places]
+    axes.set_xticks(range(len(places)), names, rotation=30, ha="right", rotation_mode="anchor")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.set(title="Digits that are right, by place", xlabel="place of the digit in the right answer", ylabel="share")
     axes.grid(axis="y", color=_GRID)
@@ -174,18 +175,21 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[float, int, str]], colors: Mapp
     """Name the lines at their right ends, lowest first, pushed apart where they are close."""
     gap = 0.062 * axes.get_ylim()[1]
     last_step = ends[0][1]
-    position = max(ends[0][0] - gap * (len(ends) - 1) / 2, gap / 2)
-    for value, step, name in ends:
+    positions = [ends[0][0]]
+    for value, _, _ in ends[1:]:
+        positions.append(max(positions[-1] + gap, value))
+    shift = float(np.mean(positions) - np.mean([value for value, _, _ in ends]))
+    shift = min(shift, positions[0] - gap / 2)
+    for position, (value, step, name) in zip(positions, ends, strict=True):
         axes.annotate(
             name,
             (step, value),
-            (last_step * 1.06, position),
+            (last_step * 1.06, position - shift),
             color=colors[name],
             fontsize=11,
             va="center",
             arrowprops={"arrowstyle": "-", "color": colors[name], "linewidth": 0.8},
         )
-        position = max(position + gap, value)
     axes.set_xlim(0, last_step * (1.12 + 0.021 * max(len(name) for _, _, name in ends)))
     axes.set_xticks(sorted({last_step * part // 4 for part in range(5)}))
 
