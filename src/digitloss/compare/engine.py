@@ -160,6 +160,7 @@ def _start_worker(shares: Any) -> None:
     global _shares
     _shares = shares
     torch.set_num_threads(1)
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _run_in_worker(settings: Settings, trial: Trial, index: int) -> dict[str, Any]:
