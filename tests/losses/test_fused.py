@@ -300,3 +300,12 @@ def test_errors_of_the_hidden_path(vocab):
         objective.from_hidden(hidden[..., :4], head, labels)
     with pytest.raises(ValueError, match="chunk_size must be at least 1, got 0"):
         objective.from_hidden(hidden, head, labels, chunk_size=0)
+
+
+def test_hidden_states_without_gradients(vocab, name):
+    hidden, head, labels = hidden_batch(vocab)
+    objective = objective_of(vocab, name, head)
+    with torch.no_grad():
+        value = objective.from_hidden(hidden, head, labels)
+        torch.testing.assert_close(value, objective(head(hidden), labels))
+    assert not value.requires_grad
