@@ -27,7 +27,7 @@ def vocab(request):
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Five tokens a chunk, so that chunks begin and end within rows and number."""
-    monkeypatch.setattr(_chunked, "chunk_size", lambda num_columns, device: 5)
+    monkeypatch.setattr(_chunked, "chunk_size", lambda num_columns, device, has_product: 5)
 
 
 def batch(vocab, dtype=torch.float64):
@@ -143,11 +143,14 @@ def test_an_objective_is_copied_with_its_path(vocab):
     assert copy.deepcopy(dl.Objective(vocab, fused=False)).fused is False
 
 
-@pytest.mark.parametrize(("device", "size"), [("cpu", 2**19 // 1000), ("cuda", 2**26 // 1000)])
-def test_chunks_fit_the_cache_or_are_small_beside_the_memory(monkeypatch, device, size):
+@pytest.mark.parametrize(
+    ("device", "has_product", "size"),
+    [("cpu", False, 2**19 // 1000), ("cpu", True, 2**23 // 1000), ("cuda", False, 2**26 // 1000)],
+)
+def test_chunks_fit_the_cache_or_are_small_beside_the_memory(monkeypatch, device, has_product, size):
     monkeypatch.undo()
-    assert _chunked.chunk_size(1000, torch.device(device)) == size
-    assert _chunked.chunk_size(10**9, torch.device(device)) == 1
+    assert _chunked.chunk_size(1000, torch.device(device), has_product=has_product) == size
+    assert _chunked.chunk_size(10**9, torch.device(device), has_product=has_product) == 1
 
 
 HIDDEN = 6

@@ -140,7 +140,7 @@ def _read_logits(
     dtype = torch.promote_types(logits.dtype, torch.float32)
     digit_logits = logits[..., context.tables.token_ids].flatten(0, 1).to(dtype)
     digits = read_digits(digit_logits, targets, weights, context, with_gradient=gradient is not None)
-    size = chunk_size(logits.shape[-1], logits.device)
+    size = chunk_size(logits.shape[-1], logits.device, has_product=context.rows is not None)
     is_direct = gradient is not None and gradient.dtype == dtype
     scratch = logits.new_empty((0 if is_direct else size, logits.shape[-1]), dtype=dtype)
     parts = []
@@ -260,9 +260,12 @@ class _Computed(torch.autograd.Function):
         return (None, *gradients)
 
 
-def chunk_size(num_columns: int, device: torch.device) -> int:
-    """Tokens of a chunk: few enough to stay in the cache of a CPU, or to be small beside the memory of a GPU."""
-    num_elements = 2**19 if device.type == "cpu" else 2**26
+def chunk_size(num_columns: int, device: torch.device, *, has_product: bool) -> int:
+    """Tokens of a chunk: few enough to stay in the cache of a CPU, or to be small beside the memory of a GPU.
+
+    Where costs are a product with the head, a CPU needs more of them at a time: 32 MB of logits.
+    """
+    num_elements = 2**26 if device.type != "cpu" else 2**23 if has_product else 2**19
     return max(1, num_elements // num_columns)
 
 
