@@ -145,7 +145,7 @@ def test_an_objective_is_copied_with_its_path(vocab):
 
 @pytest.mark.parametrize(
     ("device", "has_product", "size"),
-    [("cpu", False, 2**19 // 1000), ("cpu", True, 2**23 // 1000), ("cuda", False, 2**26 // 1000)],
+    [("cpu", False, 2**21 // 1000), ("cpu", True, 2**23 // 1000), ("cuda", False, 2**26 // 1000)],
 )
 def test_chunks_fit_the_cache_or_are_small_beside_the_memory(monkeypatch, device, has_product, size):
     monkeypatch.undo()

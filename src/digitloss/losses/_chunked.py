@@ -265,7 +265,7 @@ def chunk_size(num_columns: int, device: torch.device, *, has_product: bool) -> 
 
     Where costs are a product with the head, a CPU needs more of them at a time: 32 MB of logits.
     """
-    num_elements = 2**26 if device.type != "cpu" else 2**23 if has_product else 2**19
+    num_elements = 2**26 if device.type != "cpu" else 2**23 if has_product else 2**21
     return max(1, num_elements // num_columns)
 
 
