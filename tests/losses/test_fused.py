@@ -312,3 +312,31 @@ def test_hidden_states_without_gradients(vocab, name):
         value = objective.from_hidden(hidden, head, labels)
         torch.testing.assert_close(value, objective(head(hidden), labels))
     assert not value.requires_grad
+
+
+@pytest.mark.parametrize("path", ["logits", "hidden"])
+def test_a_loss_scaler_multiplies_before_float16_rounds(path):
+    """Gradients of 1e-8 are 0 in float16, those scaled by 65,536 are not."""
+    vocab = letters_vocab()
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 17, (1, 200), generator=generator)
+    head = torch.nn.Linear(HIDDEN, 2_000, bias=False, dtype=torch.float16)
+    hidden = torch.randn(1, 200, HIDDEN, generator=generator).half().requires_grad_()
+    logits = head(hidden).detach().requires_grad_()
+    gradients = []
+    for fused in (True, False):
+        objective = dl.Objective(vocab, fused=fused)
+        if path == "logits":
+            value, inputs = objective(logits, labels, num_items_in_batch=10_000), [logits]
+        elif fused:
+            value, inputs = (
+                objective.from_hidden(hidden, head, labels, num_items_in_batch=10_000),
+                [hidden, head.weight],
+            )
+        else:
+            value, inputs = objective(head(hidden), labels, num_items_in_batch=10_000), [hidden, head.weight]
+        gradients.append(torch.autograd.grad(65_536 * value, inputs))
+    for got, expected in zip(*gradients, strict=True):
+        assert got.dtype == torch.float16
+        assert (got == 0).sum() <= (expected == 0).sum() + 2
+        assert (got - expected).float().norm() <= 5e-3 * expected.float().norm()

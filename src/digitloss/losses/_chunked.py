@@ -68,7 +68,7 @@ def objective_of_logits(
 
     def compute(inputs: Sequence[Tensor], is_needed: Sequence[bool]) -> tuple[Tensor, list[Tensor | None]]:
         (given,) = inputs
-        gradient = torch.empty(given.shape, dtype=given.dtype, device=given.device) if is_needed[0] else None
+        gradient = torch.empty(given.shape, dtype=_kept(given.dtype), device=given.device) if is_needed[0] else None
         with torch.autocast(given.device.type, enabled=False):
             figures = _read_logits(given, gradient, targets, weights, context)
         found[:] = [figures]
@@ -92,7 +92,7 @@ def objective_of_hidden(
         states, weight = inputs[0].flatten(0, 1), inputs[1]
         given = head._replace(weight=weight, bias=inputs[2] if has_bias else None)
         wide = torch.promote_types(torch.promote_types(states.dtype, weight.dtype), torch.float32)
-        of_states = torch.empty_like(states) if is_needed[0] else None
+        of_states = torch.empty_like(states, dtype=_kept(states.dtype)) if is_needed[0] else None
         of_weight, of_bias = (
             torch.zeros(x.shape, dtype=wide, device=x.device) if needed else None
             for x, needed in zip((weight, inputs[-1]), (is_needed[1], has_bias and is_needed[-1]), strict=True)
@@ -113,7 +113,9 @@ def objective_of_hidden(
                 if isinstance(slope, Tensor) or slope != 1:
                     work.mul_(slope)
                 if of_states is not None:
-                    of_states[where] = (work.to(weight.dtype) @ weight).to(states.dtype)
+                    of_states[where] = (work.to(_kept(weight.dtype)) @ weight.to(_kept(weight.dtype))).to(
+                        of_states.dtype
+                    )
                 if of_weight is not None:
                     of_weight.addmm_(work.T, states[where].to(wide))
                 if of_bias is not None:
@@ -123,8 +125,8 @@ def objective_of_hidden(
         found[:] = [Figures(cross_entropy, numeric, digits.entropy, digits.num_correct)]
         gradients = [
             None if of_states is None else of_states.view(inputs[0].shape),
-            None if of_weight is None else of_weight.to(weight.dtype),
-            None if of_bias is None else of_bias.to(inputs[-1].dtype),
+            None if of_weight is None else of_weight.to(_kept(weight.dtype)),
+            None if of_bias is None else of_bias.to(_kept(inputs[-1].dtype)),
         ]
         return _total(found[0], weights), gradients[: len(inputs)]
 
@@ -257,7 +259,13 @@ class _Computed(torch.autograd.Function):
             for gradient in gradients:
                 if gradient is not None:
                     gradient.mul_(upstream)
-        return (None, *gradients)
+        types = [x.dtype for x in ctx.saved_tensors]
+        return (None, *(g if g is None else g.to(dtype) for g, dtype in zip(gradients, types, strict=True)))
+
+
+def _kept(dtype: torch.dtype) -> torch.dtype:
+    """Type in which a gradient waits for backward: a loss scaler multiplies there, before float16 would round to 0."""
+    return torch.float32 if dtype == torch.float16 else dtype
 
 
 def chunk_size(num_columns: int, device: torch.device, *, has_product: bool) -> int:
