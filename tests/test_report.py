@@ -124,7 +124,7 @@ def test_the_page_holds_the_figures():
         "**+3.1 (+1.1 to +5.1)**",
         "+3.1 (\N{MINUS SIGN}1.9 to +8.1)",
         "\N{MINUS SIGN}0.25 (\N{MINUS SIGN}0.75 to +0.25)",
-        "**\N{MINUS SIGN}0.2 (\N{MINUS SIGN}0.3 to \N{MINUS SIGN}0.1)**",
+        "\N{MINUS SIGN}0.2 (\N{MINUS SIGN}0.3 to \N{MINUS SIGN}0.1)",
     ]
     assert "cross_entropy" not in differences
     assert rows_of(page, "Choice of alpha") == {"digit_entropy": ["50.0%", "[60.0%]"]}

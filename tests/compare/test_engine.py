@@ -268,3 +268,8 @@ def test_a_plan_takes_every_row_once_before_any_twice():
     plan = trial._plan(tiny(steps=8), rows_of_lengths(n % 7 + 1 for n in range(64)), seed=0)
     assert sorted(plan) == list(range(64))
     assert plan != sorted(plan)
+
+
+def test_rows_that_fill_no_batch_are_left_out_by_chance_not_by_length():
+    plan = trial._plan(tiny(steps=200), rows_of_lengths(range(1, 51)), seed=0)
+    assert set(plan) == set(range(50))

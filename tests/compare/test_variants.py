@@ -32,6 +32,8 @@ def test_forms(text, fields):
     [
         ("", r"a loss is written \[NAME=\]LOSS"),
         ("dist2:", r"a loss is written \[NAME=\]LOSS"),
+        ("[/x]=dist2", r"a loss is written \[NAME=\]LOSS"),
+        ("a$b$=dist2", r"a loss is written \[NAME=\]LOSS"),
         ("a=b=dist2", r"a loss is written \[NAME=\]LOSS"),
         ("dist", "unknown loss 'dist', did you mean 'dist2'"),
         ("dist2:tau", "options of a loss are written OPTION=VALUE, got 'tau'"),

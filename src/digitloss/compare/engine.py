@@ -193,7 +193,9 @@ def _load(path: Path, settings: Settings) -> tuple[Settings, dict[str, Any]]:
     )
     fresh = _fresh(together)
     now = {**fresh["settings"], **fresh["versions"], "questions": fresh["questions"]}
-    there["questions"] = found.get("questions")
+    asked = found.get("questions") or {}
+    there["questions"] = {split: asked[split] for split in asked if split in fresh["questions"]}
+    now["questions"] = {split: fresh["questions"][split] for split in fresh["questions"] if split in asked}
     different = sorted(
         name
         for name in there.keys() | now.keys()

@@ -136,6 +136,8 @@ def _plan(settings: Settings, rows: list[TrainingRow], seed: int) -> list[int]:
     while len(order) < settings.steps * settings.batch_size:
         indices = list(range(len(rows)))
         shuffle.shuffle(indices)
+        if len(rows) >= settings.batch_size:  # what fills no batch is left out by chance, not by length
+            indices = indices[: len(rows) - len(rows) % settings.batch_size]
         chunk = 20 * settings.batch_size
         for start in range(0, len(indices), chunk):
             near = sorted(indices[start : start + chunk], key=lambda index: len(rows[index]["labels"]))
@@ -201,6 +203,7 @@ def _ask(task: AbstractTask, model: Any, questions: Sequence[Question]) -> list[
     )
     outputs = [""] * len(questions)
     model.train(False)
+    model.generation_config = config  # the checkpoint's own would fill in what is not set: penalties, suppressed tokens
     for start in range(0, len(order), task.eval_batch_size):
         indices = order[start : start + task.eval_batch_size]
         width = len(prompts[indices[-1]])

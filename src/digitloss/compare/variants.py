@@ -20,7 +20,7 @@ from digitloss.errors import unknown_name
 from digitloss.losses import AbstractDigitLoss, Objective, load, names
 from digitloss.numbers import NumberVocab
 
-_NAME = re.compile(r"(?:(?P<label>[^=:,]+)=)?(?P<loss>[^=:,]+)(?::(?P<options>.+))?")
+_NAME = re.compile(r"(?:(?P<label>[\w.+-]+)=)?(?P<loss>[\w.+-]+)(?::(?P<options>[\w.+=,-]+))?")
 _SEEDS_A_STREAM = 1_000_000
 
 

@@ -17,6 +17,7 @@ from digitloss.errors import DatasetError, missing_extra
 Row = tuple[str, Any]
 """Where a row stands, for messages, and what it holds."""
 
+_ENDINGS = (".json", ".jsonl", ".csv", ".parquet")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
@@ -28,13 +29,15 @@ def read_rows(source: str | Path, *, config: str | None, split: str) -> list[Row
         MissingExtraError: A folder, hub set or Parquet file without the `datasets` package.
     """
     path = Path(source)
-    if path.is_dir() or (not path.exists() and not path.suffix and _HUB_NAME.fullmatch(str(source))):
+    ending = path.suffix.lower()
+    is_hub_name = not path.exists() and ending not in _ENDINGS and _HUB_NAME.fullmatch(str(source))
+    if path.is_dir() or is_hub_name:
         rows = list(_hub_rows(str(source), config, split))
-    elif path.suffix == ".parquet":
+    elif ending == ".parquet":
         rows = list(_parquet_rows(path))
     else:
         text = _text(path)
-        rows = list(_csv_rows(path, text) if path.suffix == ".csv" else _json_rows(path, text))
+        rows = list(_csv_rows(path, text) if ending == ".csv" else _json_rows(path, text))
     if not rows:
         raise DatasetError(f"{source}: no rows")
     return rows

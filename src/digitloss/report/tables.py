@@ -62,9 +62,9 @@ def difference_grid(results: Mapping[str, Any]) -> Grid:
             [
                 entry["loss"],
                 _difference(by_seed["exact_match"], 100, ".1f"),
-                _difference(by_question["exact_match"], 100, ".1f"),
+                _difference(by_question["exact_match"], 100, ".1f").strip("*"),
                 _difference(by_seed["mean_absolute_error"], 1, ".3g"),
-                _difference(by_question["absolute_error"], 1, ".3g"),
+                _difference(by_question["absolute_error"], 1, ".3g").strip("*"),
             ]
         )
     return Grid(headings, rows)
@@ -164,7 +164,9 @@ def comparison_page(results: Mapping[str, Any], command: str) -> str:
         parts += [
             f"## Difference to `{baseline}`",
             f"Paired: each {'seed, or question,' if several else 'question'} with the same one of the baseline."
-            " In bold: 95 % intervals that leave out 0. Of twenty such intervals one leaves out 0 by chance alone.",
+            " An interval by question holds the trained models fixed: it often leaves out 0 where another seed would"
+            " not, so it is no evidence for a loss. In bold: 95 % intervals by seed that leave out 0; of twenty such"
+            " intervals one does so by chance alone.",
             _markdown(difference_grid(results)),
         ]
     if results["tuning"]:
