@@ -144,6 +144,30 @@ def test_after_sigkill_the_results_are_the_same(tmp_path):
     assert without_times(resumed) == without_times(run(settings, tmp_path / "whole"))
 
 
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_their_parent(tmp_path, how):
+    """Killed, or interrupted, with two workers in the middle of long runs."""
+    code = KILLED.replace("steps=6", "steps=100_000").replace("Path(sys.argv[1])", "Path(sys.argv[1]), workers=2")
+    code = code.replace("run(settings", "if __name__ == '__main__': run(settings")
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    process = subprocess.Popen([sys.executable, script, tmp_path / "out"], stderr=subprocess.DEVNULL)
+    while len(children := children_of(process.pid)) < 3 and process.poll() is None:  # two workers, a tracker
+        time.sleep(0.1)
+    time.sleep(3)
+    process.send_signal(how)
+    process.wait(timeout=60)
+    end = time.monotonic() + 60
+    while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+
+
+def children_of(pid):
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return path.read_text().split() if path.exists() else []
+
+
 def num_runs_in(path):
     results = json.loads(path.read_text()) if path.exists() else {"tuning": [], "runs": []}
     return len(results["tuning"]) + len(results["runs"])

@@ -177,3 +177,12 @@ def test_more_test_problems_than_exist() -> None:
 def test_train_problems_may_be_more_than_exist() -> None:
     problems = generate_problems(5_000, seed=0, kinds=["percentage"])
     assert len({problem.question for problem in problems}) < len(problems) == 5_000
+
+
+def test_how_many_test_questions_have_a_twin_in_training() -> None:
+    """`b + a` of a test question may be trained on: about one in five, as the comparison page says."""
+    train = {problem.question for problem in generate_problems(60_000, seed=0)}
+    test = [problem.question for problem in generate_problems(1_000, seed=0, split="test")]
+    swapped = [re.sub(rf"({_NUMBER})( [+*] |, )({_NUMBER})", r"\4\3\1", question) for question in test]
+    num_twins = sum(twin != question and twin in train for question, twin in zip(test, swapped, strict=True))
+    assert 150 < num_twins < 280

@@ -7,7 +7,10 @@ interrupted comparison goes on with the runs that are not in the file yet.
 import dataclasses
 import json
 import multiprocessing
+import os
 import platform
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from importlib.metadata import version
@@ -140,7 +143,8 @@ def _in_processes(
     context = multiprocessing.get_context("spawn")
     shares = context.Array("d", max(len(trials), 1))
     failed: list[Future[dict[str, Any]]] = []
-    with ProcessPoolExecutor(workers, context, _start_worker, (shares,)) as pool:
+    pool = ProcessPoolExecutor(workers, context, _start_worker, (shares,))
+    try:
         futures = {pool.submit(_run_in_worker, settings, trial, index) for index, trial in enumerate(trials)}
         while futures:
             finished, futures = wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
@@ -149,6 +153,12 @@ def _in_processes(
             report("; ".join(running) or "starting", sum(now))
             failed += [future for future in finished if future.exception()]
             yield from (future.result() for future in finished if not future.exception())
+    except BaseException:  # interrupted: what is not saved yet is given up at once, and raised again
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
     for future in failed:
         future.result()
 
@@ -159,8 +169,17 @@ _shares: Any = None  # in a worker: the share of each run that is done, read by 
 def _start_worker(shares: Any) -> None:
     global _shares
     _shares = shares
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _run_in_worker(settings: Settings, trial: Trial, index: int) -> dict[str, Any]:

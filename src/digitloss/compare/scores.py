@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from scipy.stats import binomtest
 
-_CHUNK = re.compile(r"(?:(?<![\w)])-)?[0-9.,]*[0-9]")
-_NUMBER = re.compile(r"-?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]+)?")
+_CHUNK = re.compile(r"(?:(?<![\w)])-)?[0-9.,]*[0-9](?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"-?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?")
+_MAX_LENGTH = 100  # characters of a number: longer ones are noise, whose errors no mean survives
 
 
 class Answer(NamedTuple):
@@ -32,20 +33,35 @@ def number_in(text: str) -> Decimal | None:
         True
     """
     chunks = _CHUNK.findall(text.rpartition("####")[2])
-    return Decimal(chunks[-1].replace(",", "")) if chunks and _NUMBER.fullmatch(chunks[-1]) else None
+    if not chunks or len(chunks[-1]) > _MAX_LENGTH or not _NUMBER.fullmatch(chunks[-1]):
+        return None
+    return Decimal(chunks[-1].replace(",", ""))
+
+
+def right_number(gold: str) -> Decimal | None:
+    """Return the number of a right answer: of one that holds a single number, or a `####`; None of any other.
+
+    Lists, boxes, times and fractions are no single number: they are compared as texts.
+
+    Example:
+        >>> right_number("8 apples"), right_number("12:30"), right_number("[110,250]"), right_number("3 + 4 #### 7")
+        (Decimal('8'), None, None, Decimal('7'))
+    """
+    is_single = len(_CHUNK.findall(gold)) == 1 and "[" not in gold
+    return number_in(gold) if is_single or "####" in gold else None
 
 
 def is_right(answer: Answer) -> bool:
-    """Say whether an answer is right: by value where the right one is a number, else by its words."""
-    gold = number_in(answer.gold)
+    """Say whether an answer is right: by value where the right one is a number, else by its text without spaces."""
+    gold = right_number(answer.gold)
     if gold is None:
-        return answer.output.split() == answer.gold.split()
+        return "".join(answer.output.split()) == "".join(answer.gold.split())
     return number_in(answer.output) == gold
 
 
 def absolute_error(answer: Answer) -> float | None:
     """Return how far an answer is off; None where it or the right one is no number."""
-    gold, value = number_in(answer.gold), number_in(answer.output)
+    gold, value = right_number(answer.gold), number_in(answer.output)
     return None if gold is None or value is None else float(abs(value - gold))
 
 
@@ -68,7 +84,7 @@ def score(answers: Sequence[Answer]) -> dict[str, Any]:
     for answer in answers:
         by_kind[answer.kind][0] += is_right(answer)
         by_kind[answer.kind][1] += 1
-        gold, value = number_in(answer.gold), number_in(answer.output)
+        gold, value = right_number(answer.gold), number_in(answer.output)
         if gold is None:
             continue
         num_unparsed += value is None
