@@ -55,6 +55,12 @@ def test_held_out_questions_do_not_depend_on_the_order_of_the_file(model_folder,
     assert set(other.questions("test")) == set(task(model_folder, data_file).questions("test"))
 
 
+def test_no_right_answer_is_cut(model_folder, data_file):
+    """The longest are of two digits, one token each."""
+    assert task(model_folder, data_file, max_new_tokens=None).answer_tokens == 2 + 8
+    assert task(model_folder, data_file).answer_tokens == 3
+
+
 def test_only_the_first_rows(model_folder, data_file):
     fine_tuning = task(model_folder, data_file, num_rows=20)
     assert len(fine_tuning.training_rows(0)) == 20 - 12

@@ -52,7 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-config", help="configuration of a hub set")
     parser.add_argument("--data-split", help="split of a hub set (default: train)")
     parser.add_argument("--rows", dest="num_rows", type=int, help="rows of the data to use; default: all")
-    parser.add_argument("--workers", type=int, help="runs at a time; default: the number of cores, or 1 with a GPU")
+    parser.add_argument(
+        "--workers", type=int, help="runs at a time; default: the number of cores; 1 with --model or a GPU"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder for the results; made where it is absent")
 
 
@@ -87,7 +89,7 @@ def run(options: argparse.Namespace) -> None:
     settings = _settings(options)
     workers = options.workers
     if workers is None:
-        workers = 1 if is_available() else os.cpu_count() or 1
+        workers = 1 if is_available() or options.model is not None else os.cpu_count() or 1
     if workers < 1:
         raise ValueError(f"--workers must be at least 1, got {workers}")
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]

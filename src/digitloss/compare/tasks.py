@@ -7,7 +7,7 @@ import abc
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from transformers import (
@@ -52,7 +52,7 @@ class AbstractTask(abc.ABC):
     is_fused: ClassVar[bool]
     """True where the vocabulary is large enough for the one-pass objective to pay."""
 
-    max_new_tokens: int = 12
+    max_new_tokens: int | None = 12
     """Longest answer, in tokens."""
     num_validation: int = 400
     """Questions among which alpha is chosen."""
@@ -62,7 +62,8 @@ class AbstractTask(abc.ABC):
     def __post_init__(self) -> None:
         """Check the fields."""
         for name in ("max_new_tokens", "num_validation", "num_test"):
-            check_at_least_one(name, getattr(self, name))
+            if getattr(self, name) is not None:
+                check_at_least_one(name, getattr(self, name))
 
     @property
     @abc.abstractmethod
@@ -76,6 +77,14 @@ class AbstractTask(abc.ABC):
     @abc.abstractmethod
     def questions(self, split: Split) -> list[Question]:
         """Held-out questions: none is a training row's, and no two splits share one."""
+
+    @property
+    def answer_tokens(self) -> int:
+        """Longest answer that is asked for, in tokens."""
+        if self.max_new_tokens is not None:
+            return self.max_new_tokens
+        golds = [question.gold for split in get_args(Split) for question in self.questions(split)]
+        return 8 + max(len(ids) for ids in self.tokenizer(golds, add_special_tokens=False)["input_ids"])
 
     @abc.abstractmethod
     def new_model(self, seed: int) -> PreTrainedModel:
@@ -163,8 +172,8 @@ class FineTuning(AbstractTask):
     eval_batch_size: ClassVar[int] = 8
     is_fused: ClassVar[bool] = True
 
-    max_new_tokens: int = 64
-    """Longest answer, in tokens."""
+    max_new_tokens: int | None = None
+    """Longest answer, in tokens; None: the longest right answer and eight more, so that no right one is cut."""
     num_validation: int = 50
     """Questions among which alpha is chosen."""
     num_test: int = 100

@@ -197,7 +197,7 @@ def _ask(task: AbstractTask, model: Any, questions: Sequence[Question]) -> list[
     order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
     config = GenerationConfig(  # type: ignore[no-untyped-call]
         do_sample=False,
-        max_new_tokens=task.max_new_tokens,
+        max_new_tokens=task.answer_tokens,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
