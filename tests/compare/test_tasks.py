@@ -1,6 +1,7 @@
 """What is learned: a pretrained model and a data set, with questions that are held out by their text."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,34 @@ def test_fine_tuning_from_end_to_end(model_folder, data_file, tmp_path):
     assert results["settings"]["task"]["data"] == data_file
     starts = {entry["curves"]["cross_entropy"][0] for entry in results["runs"]}
     assert len(starts) == 1
+
+
+@pytest.mark.parametrize("changed", ["training rows", "model"])
+def test_changed_data_or_weights_are_not_mixed(model_folder, data_file, tmp_path, changed):
+    folder, data = shutil.copytree(model_folder, tmp_path / "model"), shutil.copy(data_file, tmp_path / "data.jsonl")
+    settings = Settings(losses=("cross_entropy",), task=task(str(folder), str(data)), **{**FINE_TUNING, "steps": 1})
+    run(settings, tmp_path / "out")
+    if changed == "model":
+        small_llama(len(one_digit_tokenizer()), seed=1).save_pretrained(folder)
+    else:
+        held_out = {
+            question.question for split in ("test", "validation") for question in settings.task.questions(split)
+        }
+        rows = [json.loads(line) for line in Path(data).read_text().split("\n")]
+        changed_rows = [row if row["question"] in held_out else {**row, "answer": "7"} for row in rows]
+        Path(data).write_text("\n".join(map(json.dumps, changed_rows)))
+    other = Settings(
+        losses=("cross_entropy", "mixce"), task=task(str(folder), str(data)), **{**FINE_TUNING, "steps": 1}
+    )
+    with pytest.raises(DatasetError, match=f"holds results of other settings \\({changed} '"):
+        run(other, tmp_path / "out")
+
+
+def test_damaged_weights_are_named(model_folder, data_file, tmp_path):
+    folder = shutil.copytree(model_folder, tmp_path / "model")
+    (folder / "model.safetensors").write_bytes(b"12345678")
+    with pytest.raises(ModelError, match="is neither a folder with a causal language model"):
+        task(str(folder), data_file).new_model(0)
 
 
 def test_starts_of_a_problem_task_depend_on_the_seed_alone():

@@ -46,6 +46,9 @@ def test_one_line_is_one_row(tmp_path):
         ('{"question": "q", "answer": "1"}\n{"question"', "line 2: not valid JSON"),
         ("", "no rows"),
         ("[]", "no rows"),
+        ('[{"question": "q\\ud800", "answer": "1"}]', "row 1: the prompt is no valid text"),
+        ('{"question": "q", "answer": NaN}', "line 1: not valid JSON"),
+        ("[" * 100_000, "nested too deeply to be read"),
         ("true", "expected a JSON list or JSON lines of objects, got a bool"),
     ],
 )

@@ -211,7 +211,8 @@ def _load(path: Path, settings: Settings) -> tuple[Settings, dict[str, Any]]:
         seeds=tuple(sorted({*seeds, *settings.seeds})),
     )
     fresh = _fresh(together)
-    now = {**fresh["settings"], **fresh["versions"], "questions": fresh["questions"]}
+    now = {**fresh["settings"], **fresh["versions"], **fresh["fingerprints"], "questions": fresh["questions"]}
+    there.update(found.get("fingerprints", {}))
     asked = found.get("questions") or {}
     there["questions"] = {split: asked[split] for split in asked if split in fresh["questions"]}
     now["questions"] = {split: fresh["questions"][split] for split in fresh["questions"] if split in asked}
@@ -243,6 +244,7 @@ def _fresh(settings: Settings) -> dict[str, Any]:
             "transformers": transformers.__version__,
             "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         },
+        "fingerprints": settings.task.fingerprints(),
         "questions": {
             split: [question._asdict() for question in settings.task.questions(split)]  # type: ignore[arg-type]
             for split in splits

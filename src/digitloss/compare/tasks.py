@@ -5,6 +5,7 @@ Either a small model learns the built-in problems from scratch, or a pretrained 
 
 import abc
 import hashlib
+import json
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
@@ -26,7 +27,7 @@ from digitloss.data import (
     read_examples,
 )
 from digitloss.errors import DatasetError, TokenizerError
-from digitloss.hub import load_model, load_tokenizer
+from digitloss.hub import fingerprint, load_model, load_tokenizer
 
 Split = Literal["validation", "test"]
 
@@ -77,6 +78,10 @@ class AbstractTask(abc.ABC):
     @abc.abstractmethod
     def questions(self, split: Split) -> list[Question]:
         """Held-out questions: none is a training row's, and no two splits share one."""
+
+    def fingerprints(self) -> dict[str, str]:
+        """Return what changes when data or model do, where the fields of the task do not say it."""
+        return {}
 
     @property
     def answer_tokens(self) -> int:
@@ -217,6 +222,15 @@ class FineTuning(AbstractTask):
     def questions(self, split: Split) -> list[Question]:
         """Return the held-out examples."""
         return [Question("data", example.prompt, example.completion) for example in self._splits[split]]
+
+    def fingerprints(self) -> dict[str, str]:
+        """Return hashes of the training rows, of the model and of its tokenizer."""
+        rows = json.dumps([[example.prompt, example.completion] for example in self._splits["train"]])
+        return {
+            "training rows": hashlib.sha256(rows.encode()).hexdigest(),
+            "model": fingerprint(self.model),
+            **({"tokenizer": fingerprint(self.tokenizer_name)} if self.tokenizer_name else {}),
+        }
 
     def new_model(self, seed: int) -> PreTrainedModel:
         """Load the model."""

@@ -55,12 +55,14 @@ def _json_rows(path: Path, text: str) -> Iterator[Row]:
         content = _parse(text)
     except json.JSONDecodeError:
         content = None
+    except RecursionError as error:
+        raise DatasetError(f"{path}: nested too deeply to be read") from error
     if content is None:
         for number, line in enumerate(text.split("\n"), 1):
             if line.strip():
                 try:
                     yield f"{path}, line {number}", _parse(line)
-                except json.JSONDecodeError as error:
+                except (json.JSONDecodeError, RecursionError) as error:
                     raise DatasetError(f"{path}, line {number}: not valid JSON ({error})") from error
     elif isinstance(content, dict):
         yield f"{path}, line 1", content
@@ -71,7 +73,11 @@ def _json_rows(path: Path, text: str) -> Iterator[Row]:
 
 
 def _parse(text: str) -> Any:
-    return json.loads(text, parse_float=str, parse_int=str)
+    return json.loads(text, parse_float=str, parse_int=str, parse_constant=_refuse)
+
+
+def _refuse(constant: str) -> None:
+    raise json.JSONDecodeError(f"{constant} is no JSON", constant, 0)
 
 
 def _csv_rows(path: Path, text: str) -> Iterator[Row]:

@@ -143,6 +143,10 @@ def _text(where: str, row: Mapping[str, Any], field: str, what: str, roles: tupl
             f"{where}: no {what}: expected text in the field {field!r}, got {_shown(value)}; the fields are"
             f" {sorted(row)}"
         )
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise DatasetError(f"{where}: the {what} is no valid text: {error}") from error
     return value
 
 
