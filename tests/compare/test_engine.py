@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from digitloss.compare import ProblemTask, Settings, engine, run, trial
 from digitloss.errors import DatasetError
@@ -55,7 +56,7 @@ def losses_of(results):
 
 def test_results_are_in_the_file(finished):
     out, results, _ = finished
-    assert [path.name for path in Path(out).iterdir()] == ["results.json"]
+    assert {path.name for path in Path(out).iterdir()} - {"results.lock"} == {"results.json"}
     assert json.loads((out / "results.json").read_text()) == as_json(results)
     assert losses_of(results) == [("cross_entropy", 0), ("digit_entropy", 0)]
     assert {"digitloss", "python", "torch", "transformers", "device"} == set(results["versions"])
@@ -276,6 +277,11 @@ def test_results_that_cannot_be_read(tmp_path, content):
     with pytest.raises(DatasetError, match=r"results\.json: not the results of a comparison"):
         run(tiny(), tmp_path)
     assert (tmp_path / "results.json").read_bytes() == content
+
+
+def test_two_comparisons_do_not_write_to_one_folder(tmp_path):
+    with FileLock(tmp_path / "results.lock"), pytest.raises(DatasetError, match="another comparison is writing"):
+        run(tiny(), tmp_path)
 
 
 def rows_of_lengths(lengths):

@@ -135,6 +135,14 @@ def test_changed_data_or_weights_are_not_mixed(model_folder, data_file, tmp_path
         run(other, tmp_path / "out")
 
 
+def test_rows_longer_than_the_model_reads_are_named(model_folder, data_file, tmp_path):
+    settings = Settings(
+        losses=("cross_entropy",), task=task(model_folder, data_file, max_new_tokens=120), **{**FINE_TUNING, "steps": 1}
+    )
+    with pytest.raises(DatasetError, match=r"example \d+ needs 14\d tokens, and the model reads 128"):
+        run(settings, tmp_path)
+
+
 def test_damaged_weights_are_named(model_folder, data_file, tmp_path):
     folder = shutil.copytree(model_folder, tmp_path / "model")
     (folder / "model.safetensors").write_bytes(b"12345678")

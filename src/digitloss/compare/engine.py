@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 import transformers
+from filelock import FileLock, Timeout
 
 from digitloss.compare.settings import TUNING_SEED, Settings
 from digitloss.compare.summary import summarize
@@ -55,6 +56,14 @@ def run(
     path = out / "results.json"
     settings, results = _load(path, settings)
     out.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(path.with_suffix(".lock"), timeout=0):
+            return _run(settings, path, results, progress, workers)
+    except Timeout as error:
+        raise DatasetError(f"{out}: another comparison is writing to this folder") from error
+
+
+def _run(settings: Settings, path: Path, results: dict[str, Any], progress: Progress, workers: int) -> dict[str, Any]:
     tuning = [
         Trial(variant, TUNING_SEED, alpha, "validation")
         for variant in settings.variants

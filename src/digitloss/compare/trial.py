@@ -27,7 +27,9 @@ from digitloss.compare.settings import Settings
 from digitloss.compare.tasks import AbstractTask, Question, Split, rows_of
 from digitloss.compare.variants import Variant
 from digitloss.data import Example, TrainingRow, encode_examples
+from digitloss.errors import DatasetError
 from digitloss.losses import AbstractDigitLoss
+from digitloss.losses._tokens import IGNORED
 from digitloss.numbers import NumberVocab
 from digitloss.train import NumericTrainer
 
@@ -68,13 +70,15 @@ def run_trial(settings: Settings, trial: Trial, report: Callable[[float], None])
         fused=task.is_fused,
     )
     rows = rows_of(task, seed)
+    held_out = _encode(task, questions)
+    _check_lengths(model, [*rows, *held_out], task.answer_tokens)
     with tempfile.TemporaryDirectory() as folder:
         trainer = NumericTrainer(
             model=model,
             args=_arguments(settings, folder, seed),
             objective=objective,
             train_dataset=_Planned(rows, _plan(settings, rows, seed)),
-            eval_dataset=_encode(task, questions),
+            eval_dataset=held_out,
             data_collator=_Padding(tokenizer.pad_token_id),
             callbacks=[_Steps(settings.steps, report)],
         )
@@ -122,6 +126,21 @@ def _arguments(settings: Settings, folder: str, seed: int) -> TrainingArguments:
         dataloader_pin_memory=False,
         seed=seed,
     )
+
+
+def _check_lengths(model: Any, rows: Sequence[TrainingRow], answer_tokens: int) -> None:
+    """Refuse rows, or prompts with an answer, that are longer than the model reads."""
+    limit = getattr(model.config, "max_position_embeddings", None)
+    if limit is None:
+        return
+    for index, row in enumerate(rows):
+        num_prompt = sum(label == IGNORED for label in row["labels"])
+        length = max(len(row["labels"]), num_prompt + answer_tokens)
+        if length > limit:
+            raise DatasetError(
+                f"example {index} needs {length} tokens, and the model reads {limit}: leave it out or lower"
+                " max_new_tokens"
+            )
 
 
 def _encode(task: AbstractTask, questions: Sequence[Question]) -> list[TrainingRow]:
