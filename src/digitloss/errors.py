@@ -25,7 +25,7 @@ class TokenizerError(DigitlossError, ValueError):
 
 
 class ModelError(DigitlossError, ValueError):
-    """A model cannot be loaded."""
+    """A model cannot be loaded, or its head cannot be read."""
 
 
 class DatasetError(DigitlossError, ValueError):

@@ -297,7 +297,7 @@ def test_errors_of_the_hidden_path(vocab):
     objective = dl.Objective(vocab)
     with pytest.raises(ValueError, match=r"need logits of at least .* columns, got 5"):
         objective.from_hidden(hidden, head.weight[:5], labels)
-    with pytest.raises(ValueError, match=r"head must have a weight \[V, H\], got the shape \[6\]"):
+    with pytest.raises(ValueError, match=r"head must have a floating-point weight \[V, H\], got .*shape \[6\]"):
         objective.from_hidden(hidden, torch.nn.LayerNorm(6), labels)
     with pytest.raises(ValueError, match=r"hidden states of size 4 and a head .* of 6"):
         objective.from_hidden(hidden[..., :4], head, labels)

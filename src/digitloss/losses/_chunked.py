@@ -24,7 +24,8 @@ from torch import Tensor
 
 from digitloss.losses._base import AbstractDigitLoss, AbstractVocabularyLoss
 from digitloss.losses._digits import select_digits
-from digitloss.losses._heads import Head
+from digitloss.losses._heads import Head, Product
+from digitloss.losses._labels import is_readable
 from digitloss.losses._tokens import Targets, believed, sum_over_digits
 from digitloss.numbers._tables import Tables
 
@@ -74,7 +75,7 @@ def objective_of_logits(
         found[:] = [figures]
         return _total(figures, weights), [gradient]
 
-    value: Tensor = _Computed.apply(compute, logits)  # type: ignore[no-untyped-call]
+    value: Tensor = _compute(compute, logits)
     return value, found[0]
 
 
@@ -87,23 +88,20 @@ def objective_of_hidden(
     """
     found: list[Figures] = []
     has_bias = head.bias is not None
+    num_products = 1 + len(head.updates)
 
     def compute(inputs: Sequence[Tensor], is_needed: Sequence[bool]) -> tuple[Tensor, list[Tensor | None]]:
-        states, weight = inputs[0].flatten(0, 1), inputs[1]
-        given = head._replace(weight=weight, bias=inputs[2] if has_bias else None)
-        wide = torch.promote_types(torch.promote_types(states.dtype, weight.dtype), torch.float32)
-        of_states = torch.empty_like(states, dtype=_kept(states.dtype)) if is_needed[0] else None
-        of_weight, of_bias = (
-            torch.zeros(x.shape, dtype=wide, device=x.device) if needed else None
-            for x, needed in zip((weight, inputs[-1]), (is_needed[1], has_bias and is_needed[-1]), strict=True)
-        )
-        with torch.autocast(states.device.type, enabled=False):
-            digit_logits = given.logits(states, context.tables.token_ids)
+        products = [Product(*pair) for pair in zip(inputs[:num_products], inputs[num_products:], strict=False)]
+        given = head._replace(weight=products[0].weight, bias=inputs[-1] if has_bias else None)
+        gradients = [_accumulator(x, is_sum=i >= num_products) if is_needed[i] else None for i, x in enumerate(inputs)]
+        with torch.autocast(hidden.device.type, enabled=False):
+            digit_logits = given.logits(products, context.tables.token_ids)
             digits = read_digits(digit_logits, targets, weights, context, with_gradient=any(is_needed))
             parts = []
-            for start in range(0, len(states), size):
+            for start in range(0, len(products[0].states), size):
                 where = slice(start, start + size)
-                work = given.logits(states[where])
+                chunk = [Product(states[where], weight) for states, weight in products]
+                work = given.logits(chunk)
                 slope = given.slope(work) if any(is_needed) else 1.0
                 parts.append(read_chunk(work, work, targets.part(where), weights.part(where), context, any(is_needed)))
                 if not any(is_needed):
@@ -112,27 +110,46 @@ def objective_of_hidden(
                     work.scatter_add_(1, context.tables.token_ids.expand(len(work), -1), digits.gradient[where])
                 if isinstance(slope, Tensor) or slope != 1:
                     work.mul_(slope)
-                if of_states is not None:
-                    of_states[where] = (work.to(_kept(weight.dtype)) @ weight.to(_kept(weight.dtype))).to(
-                        of_states.dtype
-                    )
-                if of_weight is not None:
-                    of_weight.addmm_(work.T, states[where].to(wide))
-                if of_bias is not None:
-                    of_bias += work.sum(0)
+                _add_gradients(gradients, work, chunk, where)
         cross_entropy, added = (torch.cat(part) for part in zip(*parts, strict=True))
         numeric = added if digits.numeric is None else digits.numeric
         found[:] = [Figures(cross_entropy, numeric, digits.entropy, digits.num_correct)]
-        gradients = [
-            None if of_states is None else of_states.view(inputs[0].shape),
-            None if of_weight is None else of_weight.to(_kept(weight.dtype)),
-            None if of_bias is None else of_bias.to(_kept(inputs[-1].dtype)),
-        ]
-        return _total(found[0], weights), gradients[: len(inputs)]
+        kept = [None if g is None else g.to(_kept(x.dtype)) for g, x in zip(gradients, inputs, strict=True)]
+        return _total(found[0], weights), kept
 
-    inputs = [hidden, head.weight, *([] if head.bias is None else [head.bias])]
-    value: Tensor = _Computed.apply(compute, *inputs)  # type: ignore[no-untyped-call]
+    products = head.products(hidden.flatten(0, 1))
+    inputs = [*(pair.states for pair in products), *(pair.weight for pair in products)]
+    value: Tensor = _compute(compute, *inputs, *([head.bias] if has_bias else []))
     return value, found[0]
+
+
+def _accumulator(given: Tensor, *, is_sum: bool) -> Tensor:
+    """Room for the gradient of hidden states, or in float32 or wider for that of a weight, which is a sum of chunks."""
+    if not is_sum:
+        return torch.empty_like(given, dtype=_kept(given.dtype))
+    return torch.zeros_like(given, dtype=torch.promote_types(given.dtype, torch.float32))
+
+
+def _add_gradients(
+    gradients: Sequence[Tensor | None], work: Float[Tensor, "n V"], chunk: Sequence[Product], where: slice
+) -> None:
+    """Write the gradients of a chunk's states, and add up those of weights and bias.
+
+    Products are in the model's type; what a CPU adds up is in float32 too, which there takes no longer.
+    """
+    num_products = len(chunk)
+    for (states, weight), of_states, of_weight in zip(chunk, gradients, gradients[num_products:], strict=False):
+        dtype = _kept(torch.promote_types(states.dtype, weight.dtype))
+        if of_states is not None:
+            of_states[where] = (work.to(dtype) @ weight.to(dtype)).to(of_states.dtype)
+        if of_weight is None:
+            continue
+        if work.device.type == "cpu":
+            of_weight.addmm_(work.T, states.to(work.dtype))
+        else:
+            of_weight += work.to(dtype).T @ states.to(dtype)
+    if len(gradients) > 2 * num_products and gradients[-1] is not None:
+        gradients[-1].add_(work.sum(0))
 
 
 def _read_logits(
@@ -255,12 +272,18 @@ class _Computed(torch.autograd.Function):
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:
             _, gradients = ctx.compute([x.detach() for x in ctx.saved_tensors], ctx.needs_input_grad[1:])
-        if upstream.device.type != "cpu" or upstream.item() != 1:
+        if not is_readable(upstream) or upstream.item() != 1:
             for gradient in gradients:
                 if gradient is not None:
                     gradient.mul_(upstream)
         types = [x.dtype for x in ctx.saved_tensors]
         return (None, *(g if g is None else g.to(dtype) for g, dtype in zip(gradients, types, strict=True)))
+
+
+@torch.compiler.disable(reason="the objective in one pass runs as it is")  # type: ignore[untyped-decorator,no-untyped-call]
+def _compute(compute: Callable[..., Any], *inputs: Tensor) -> Tensor:
+    value: Tensor = _Computed.apply(compute, *inputs)  # type: ignore[no-untyped-call]
+    return value
 
 
 def _kept(dtype: torch.dtype) -> torch.dtype:

@@ -140,7 +140,7 @@ def _check(vocab: NumberVocab, logits: Tensor, labels: Tensor, position_ids: Ten
             f"the tokenizer's digit tokens need logits of at least {num_needed} columns, got {num_columns}:"
             " the model and the tokenizer do not belong together"
         )
-    if labels.device.type == "cpu" and not torch.compiler.is_compiling():
+    if is_readable(labels):
         wrong = labels[(labels != IGNORED) & ((labels < 0) | (labels >= num_columns))]
         if len(wrong):
             raise ValueError(
@@ -154,6 +154,11 @@ def _count(given: int | Tensor | None, here: Tensor) -> Tensor:
     if given is None:
         return here.clamp(min=1)
     count = torch.as_tensor(given).flatten()[0]
-    if count.device.type == "cpu" and not torch.compiler.is_compiling() and not count >= 0:
+    if is_readable(count) and not count >= 0:
         raise ValueError(f"counts of a batch must be numbers of at least 0, got {given}")
     return count.clamp(min=1)  # DataParallel repeats the count, once a device
+
+
+def is_readable(values: Tensor) -> bool:
+    """True where values can be looked at for nothing: on the CPU, and neither fake nor being compiled."""
+    return type(values) is Tensor and values.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -225,7 +225,7 @@ class Objective:
         counts, weights = (num_items_in_batch, num_digits_in_batch), (loss_weights, numeric_weights)
         flat, factors = self._flat(targets, hidden, labels, shift_labels, counts, weights)
         tables = self.vocab.tables(targets.token.device)
-        context = Context(self.loss, tables, self._cost_rows(given.weight, len(given.weight)), has_beliefs=False)
+        context = Context(self.loss, tables, self._cost_rows(given, len(given.weight)), has_beliefs=False)
         size = hidden_chunk_size(len(given.weight), hidden.device) if chunk_size is None else chunk_size
         if size < 1:
             raise ValueError(f"chunk_size must be at least 1, got {size}")
@@ -257,7 +257,8 @@ class Objective:
         counts, weights = (num_items_in_batch, num_digits_in_batch), (None, numeric_weights)
         flat, factors = self._flat(targets, hidden, labels, shift_labels, counts, weights)
         tables = self.vocab.tables(targets.token.device)
-        digits, has_term = select_digits(tables, flat.found, given.logits(hidden.flatten(0, 1), tables.token_ids))
+        digit_logits = given.logits(given.products(hidden.flatten(0, 1)), tables.token_ids)
+        digits, has_term = select_digits(tables, flat.found, digit_logits)
         return (sum_over_digits(self.loss.digit_loss(digits), has_term, flat) * factors.numeric).sum()
 
     def terms(
@@ -367,7 +368,7 @@ class Objective:
             factors = [F.pad(factor, (0, 1)) for factor in factors]
         return targets.flatten(), Weights(*(factor.flatten() for factor in factors))
 
-    def _cost_rows(self, head: Tensor | nn.Module | None, num_columns: int) -> Tensor | None:
+    def _cost_rows(self, head: Tensor | nn.Module | Head | None, num_columns: int) -> Tensor | None:
         """What the loss makes of the head given to the call, else of the objective's own; None where it reads none."""
         if not isinstance(self.loss, AbstractVocabularyLoss) or not self.loss.needs_head:
             return None
@@ -377,7 +378,7 @@ class Objective:
                 f"{self.loss.name} reads the output head: pass head=model.get_output_embeddings() to Objective or to"
                 " the call"
             )
-        weight = read_head(head).weight
+        weight = read_head(head).merged_weight()
         if len(weight) != num_columns:
             raise ValueError(
                 f"head must have one row for each of the {num_columns} columns of the logits, got a weight of shape"
@@ -415,4 +416,4 @@ def _keep_head(loss: AbstractLoss, head: Tensor | nn.Module | None) -> Tensor | 
         raise ValueError(
             f"{loss!r} reads the head as it was before training: pass head=model.get_output_embeddings() to Objective"
         )
-    return read_head(head).weight.detach().clone()
+    return read_head(head).merged_weight().clone()

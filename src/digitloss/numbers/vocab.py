@@ -186,13 +186,16 @@ class NumberVocab:
         return self.tables(token_ids.device).column[self.rows_of(token_ids)]
 
     def tables(self, device: torch.device | str = "cpu") -> Tables:
-        """Return the vocabulary as tensors of a device; they are copied there once."""
+        """Return the vocabulary as tensors of a device; they are copied there once (fake ones are not kept)."""
         key = torch.device(device)
-        if key not in self._tables:
-            on_cpu = self._tables[torch.device("cpu")]
-            with torch.inference_mode(False):
-                self._tables[key] = Tables(*(table.to(key) for table in on_cpu))
-        return self._tables[key]
+        if key in self._tables:
+            return self._tables[key]
+        on_cpu = self._tables[torch.device("cpu")]
+        with torch.inference_mode(False):
+            tables = Tables(*(table.to(key) for table in on_cpu))
+        if type(tables.column) is Tensor:
+            self._tables[key] = tables
+        return tables
 
 
 def _check_mark(name: str, mark: str | None) -> None:
