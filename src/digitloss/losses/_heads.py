@@ -51,9 +51,10 @@ class Head(NamedTuple):
 
     @classmethod
     def from_model(cls, model: Any, *, check: bool = True) -> "Head":
-        """Read the head of a transformers model, PEFT's wrapper included, with the transform that its configuration names.
+        """Read the head of a transformers model, with the transform that its configuration names.
 
-        Make it once for a training; where FSDP2 shards the model, make it in the model's forward, with `check=False`.
+        PEFT's wrapper, LoRA on the head and `modules_to_save` are read too. Make it once for a training; where FSDP2
+        shards the model, make it in the model's forward, with `check=False`.
 
         Args:
             model: A model with `get_output_embeddings`.
@@ -154,9 +155,7 @@ def read_transform(config: Any) -> tuple[float, float | None]:
         if value is None or name in SOFTCAP_FIELDS:
             continue
         if isinstance(value, str):
-            raise ModelError(
-                f"{name}={value!r} in the model's configuration is no number: pass Head(weight, scale=...)"
-            )
+            raise ModelError(f"{name}={value!r} in the configuration is no number: pass Head(weight, scale=...)")
         is_factor = name in FACTOR_FIELDS or getattr(config, "model_type", None) in FAMILIES_THAT_MULTIPLY
         scale = scale * value if is_factor else scale / value
     softcaps = [named[name] for name in SOFTCAP_FIELDS if named[name] is not None]
@@ -257,7 +256,7 @@ def _check(head: Head, model: Any, module: nn.Module) -> None:
     error = float((got - expected).norm() / expected.norm()) if got.shape == expected.shape else float("inf")
     if not error <= tolerance:
         raise ModelError(
-            f"{type(model).__name__}: hidden states times head, scaled by {head.scale:g} with softcap {head.softcap}, do"
-            f" not give the model's logits (relative error {error:.2g}): its head does something that is not known here;"
-            " pass the model's logits to the objective, or a Head that describes it"
+            f"{type(model).__name__}: hidden states times head, with scale {head.scale:g} and softcap {head.softcap}, do"
+            f" not give the model's logits (relative error {error:.2g}): the head does something that is not known"
+            " here; pass the model's logits to the objective, or a Head that describes it"
         )
