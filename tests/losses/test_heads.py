@@ -149,10 +149,10 @@ def test_the_check_leaves_the_model_as_it_was():
 
 def test_half_precision_passes_the_check():
     Head.from_model(tiny("Gemma2").to(torch.bfloat16))
-    with pytest.raises(ModelError, match="relative error 0.0"):
-        model = tiny("Granite", logits_scaling=1.05).to(torch.bfloat16)
-        forward = model.lm_head.forward
-        model.lm_head.forward = lambda hidden: 1.05 * forward(hidden)
+    model = tiny("Granite", logits_scaling=1.05).to(torch.bfloat16)
+    forward = model.lm_head.forward
+    model.lm_head.forward = lambda hidden: 1.05 * forward(hidden)
+    with pytest.raises(ModelError, match=r"relative error 0\.0"):
         Head.from_model(model)
 
 
@@ -246,7 +246,7 @@ def test_a_partitioned_head_is_named():
     head = nn.Linear(16, 20, bias=False)
     head.weight.data = torch.empty(0)
     head.weight.ds_id = 3
-    with pytest.raises(ModelError, match="ZeRO-3 has partitioned the head.*pass the model's logits"):
+    with pytest.raises(ModelError, match=r"ZeRO-3 has partitioned the head.*pass the model's logits"):
         dl.Objective(letters_vocab()).numeric_from_hidden(
             torch.zeros(1, 3, 16), head, torch.zeros(1, 3, dtype=torch.long)
         )
@@ -260,7 +260,7 @@ def test_what_is_no_head(shapes_unchecked):
     )
     with pytest.raises(TypeError, match=r"got the model LlamaForCausalLM: pass Head.from_model\(model\)"):
         objective.from_hidden(hidden, tiny("Llama"), labels)
-    with pytest.raises(TypeError, match="expected a model with an output head .* got Linear"):
+    with pytest.raises(TypeError, match=r"expected a model with an output head .* got Linear"):
         Head.from_model(nn.Linear(2, 3))
     with pytest.raises(
         ValueError, match=r"floating-point weight \[V, H\], got torch.uint8 of shape \[20, 16\] \(a quant"
@@ -268,5 +268,5 @@ def test_what_is_no_head(shapes_unchecked):
         objective.from_hidden(hidden, torch.zeros(20, 16, dtype=torch.uint8), labels)
     config = transformers.LlamaConfig(**SIZES)
     config.logit_scale = "inv_sqrt_d_model"
-    with pytest.raises(ModelError, match="logit_scale=.inv_sqrt_d_model. in the configuration"):
+    with pytest.raises(ModelError, match=r"logit_scale=.inv_sqrt_d_model. in the configuration"):
         Head.from_model(transformers.LlamaForCausalLM(config))

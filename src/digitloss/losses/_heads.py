@@ -256,7 +256,7 @@ def _check(head: Head, model: Any, module: nn.Module) -> None:
     error = float((got - expected).norm() / expected.norm()) if got.shape == expected.shape else float("inf")
     if not error <= tolerance:
         raise ModelError(
-            f"{type(model).__name__}: hidden states times head, with scale {head.scale:g} and softcap {head.softcap}, do"
-            f" not give the model's logits (relative error {error:.2g}): the head does something that is not known"
+            f"{type(model).__name__}: hidden states times head, with scale {head.scale:g} and softcap {head.softcap},"
+            f" do not give the model's logits (relative error {error:.2g}): the head does something that is not known"
             " here; pass the model's logits to the objective, or a Head that describes it"
         )
