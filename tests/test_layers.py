@@ -10,7 +10,8 @@ import digitloss
 FOLDER = Path(digitloss.__file__).parent
 
 ALLOWED = {
-    "cli": {"hub", "compare", "report", "analysis", "evals", "train", "data", "losses", "numbers"},
+    "cli": {"hub", "bench", "compare", "report", "analysis", "evals", "train", "data", "losses", "numbers"},
+    "bench": {"losses", "numbers"},
     "compare": {"hub", "analysis", "evals", "train", "data", "losses", "numbers"},
     "report": set(),
     "train": {"losses", "data"},

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from digitloss.cli import compare, inspect
+from digitloss.cli import bench, compare, inspect
 from digitloss.errors import DigitlossError
 
-_COMMANDS = {"compare": compare, "inspect": inspect}
+_COMMANDS = {"bench": bench, "compare": compare, "inspect": inspect}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -63,15 +63,8 @@ def run(options: argparse.Namespace) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: small steps crawl where another program runs
 
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
+    from digitloss.cli._progress import shown_progress
     from digitloss.errors import missing_extra
 
     try:
@@ -94,26 +87,7 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--workers must be at least 1, got {workers}")
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     console = Console()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("gone"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("starting", total=1.0)
-        printed = -1
-
-        def show(what: str, share: float) -> None:
-            nonlocal printed
-            progress.update(bar, description=what, completed=share)
-            if not console.is_terminal and int(20 * share) > printed:
-                printed = int(20 * share)
-                console.print(f"{share:4.0%}  {what}", soft_wrap=True, highlight=False)
-
+    with shown_progress(console) as show:
         results = compare.run(settings, options.out, show, workers=workers)
     console.print(tables.comparison_table(results))
     pictures.draw_comparison(results, options.out / "comparison.png")
