@@ -96,20 +96,20 @@ PRESETS: Mapping[str, tuple[Setting, ...]] = {
     "quick": (Setting(batch_size=2, length=256, cases=_SMALL.cases),),
     "full": (
         _SMALL,
-        _LARGE,
         replace(_SMALL, dtype="bfloat16", cases=(BASELINE, *_OBJECTIVES)),
-        replace(_LARGE, dtype="bfloat16", cases=(BASELINE, *_OBJECTIVES)),
         Setting(
             batch_size=2,
             vocab_size=128256,
             longest_token=3,
             cases=(BASELINE, "objective:cross_entropy", "objective:digit_entropy"),
         ),
-        _HIDDEN,
-        replace(_HIDDEN, dtype="bfloat16"),
         *(
             Setting(path="numbers", batch_size=1, length=length, cases=("number_finding",))
             for length in (1_000, 10_000, 100_000, 1_000_000)
         ),
+        _HIDDEN,
+        replace(_HIDDEN, dtype="bfloat16"),
+        _LARGE,
+        replace(_LARGE, dtype="bfloat16", cases=(BASELINE, *_OBJECTIVES)),
     ),
 }
