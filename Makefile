@@ -20,7 +20,7 @@ demo: .venv/demo  ## compare the losses on the built-in problems: a table and de
 	$(BIN)/digitloss compare --preset quick --out demo
 
 test: .venv/setup  ## run the whole test suite
-	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --cov --cov-report=term-missing:skip-covered
 
 coverage:  ## check the line coverage of the last test run
 	$(BIN)/coverage report --include='src/digitloss/numbers/*,src/digitloss/losses/*' --fail-under=100
@@ -33,7 +33,7 @@ lint: .venv/setup  ## check style and format
 types: .venv/setup  ## check types
 	$(BIN)/mypy
 
-bench: .venv/demo  ## measure time and memory of every loss against cross-entropy (about 40 minutes)
+bench: .venv/setup  ## measure time and memory of every loss against cross-entropy (about 40 minutes)
 	$(BIN)/digitloss bench --preset full --out bench
 
 docs: .venv/setup  ## build the documentation into site/
