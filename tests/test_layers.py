@@ -13,6 +13,7 @@ ALLOWED = {
     "cli": {"hub", "compare", "report", "analysis", "evals", "train", "data", "losses", "numbers"},
     "compare": {"hub", "analysis", "evals", "train", "data", "losses", "numbers"},
     "report": set(),
+    "evals": {"data"},
     "train": {"losses", "data"},
     "data": set(),
     "hub": set(),
