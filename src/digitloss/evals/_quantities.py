@@ -1,6 +1,6 @@
-"""Numbers as people and models write them, read as exact fractions.
+r"""Numbers as people and models write them, read as exact fractions.
 
-    "$1,234.50"   "1.2345e3"   "2 1/2"   "\\frac{3}{4}"   "50%"   "$1.5 million"   "-7 km"
+    "$1,234.50"   "1.2345e3"   "2 1/2"   "\frac{3}{4}"   "50%"   "$1.5 million"   "-7 km"
 
 Text is matched, never run. A run of digits that is not one number (`1.2.3`, `12,34`, `5:30`, `12/05/2020`) is none, a
 digit behind a letter (`x2`) or in an exponent of a unit (`m^2`) neither. Units are not read.
@@ -19,7 +19,9 @@ _SIGNS = str.maketrans({"\N{MINUS SIGN}": "-", "\N{MULTIPLICATION SIGN}": "*", "
 _VULGAR = re.compile("[\N{VULGAR FRACTION ONE QUARTER}-\N{VULGAR FRACTION THREE QUARTERS}\u2150-\u215e]")
 _TERM = r"(?:\{\s*([0-9]{1,50})\s*\}|([0-9]))"
 _LATEX = [  # pattern, what it is in plain text
-    (re.compile(r"\\[dtc]?frac\s{0,9}" + _TERM + r"\s{0,9}" + _TERM), r" \1\2/\3\4 "),
+    (re.compile(r"(?<!\\)\$(?! )([^$\n]{1,200}?)(?<![ \\])\$(?![0-9])"), r"\1"),
+    (re.compile(r"(?<=[0-9])(?=\\[dtc]?frac)"), " "),
+    (re.compile(r"\\[dtc]?frac\s{0,9}" + _TERM + r"\s{0,9}" + _TERM), r"\1\2/\3\4 "),
     (re.compile(r"\{,\}|\\!,|,\\!|(?<=[0-9])\\,(?=[0-9]{3})"), ","),
     (re.compile(r"\\(?:text|mathrm|mathbf|textbf|mbox|boxed|fbox)\b|[{}](?![0-9])"), " "),
     (re.compile(r"\\(?:times|cdot)\b"), "*"),
@@ -64,7 +66,7 @@ class Quantity:
 def plain(text: str) -> str:
     """Return the text with typographic signs and the LaTeX of numbers in plain characters."""
     text = _VULGAR.sub(lambda found: " " + unicodedata.normalize("NFKC", found[0]), text).translate(_SIGNS)
-    for pattern, replacement in _LATEX if any(mark in text for mark in "\\{^_/\u00a0\u2009\u202f") else ():
+    for pattern, replacement in _LATEX if any(mark in text for mark in "\\{^_/$\u00a0\u2009\u202f") else ():
         text = pattern.sub(replacement, text)
     return text
 
@@ -75,6 +77,12 @@ def find(text: str) -> Iterator[Quantity]:
         quantity = _quantity(found)
         if quantity is not None:
             yield quantity
+
+
+def last(text: str) -> Quantity | None:
+    """Return the last number of a plain text; None where there is none."""
+    chunks = reversed(list(_CHUNK.finditer(text)))
+    return next(filter(None, map(_quantity, chunks)), None)
 
 
 def only(text: str) -> Quantity | None:

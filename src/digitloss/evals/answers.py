@@ -31,6 +31,7 @@ _CUE = re.compile(
     r"|\banswer\b[*_ ]{0,9}[:=])[:*_\s]{0,9}",
     re.IGNORECASE,
 )
+_BOX = re.compile(r"\\f?box(?:ed)?\s{0,9}\{")
 _SENTENCE_END = re.compile(r"(?<!\bapprox)[.!?](?:\s|$)(?!\s*[0-9a-z])|\n")
 _HOPE = re.compile(r"\.?\s{1,9}I hope it is correct.*", re.DOTALL)
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$([^$\n]+?)(?<!\\)\$", re.DOTALL)
@@ -114,17 +115,19 @@ def _marked(output: str) -> _Marked | None:
 
 
 def _boxed(output: str) -> str | None:
-    r"""Return what the last complete \boxed holds."""
+    r"""Return what the last complete \boxed holds; nothing of one that is too long to be an answer."""
     end = len(output)
     while (start := max(output.rfind(r"\boxed", 0, end), output.rfind(r"\fbox", 0, end))) >= 0:
-        opening = output[start : start + MAX_FORMULA].find("{")
-        if opening >= 0 and not output[start + 5 : start + opening].strip("d "):
-            depth = 0
-            for position in range(start + opening, min(len(output), start + opening + MAX_FORMULA)):
-                depth += {"{": 1, "}": -1}.get(output[position], 0)
-                if depth == 0:
-                    return output[start + opening + 1 : position].strip()
         end = start
+        opening = _BOX.match(output, start)
+        inside = opening.end() if opening else len(output)
+        depth = 1
+        for position in range(inside, len(output)):
+            depth += {"{": 1, "}": -1}.get(output[position], 0)
+            if depth == 0:
+                return output[inside:position].strip()
+            if position - start > MAX_FORMULA:
+                return ""
     return None
 
 
@@ -133,8 +136,8 @@ def _boxed(output: str) -> str | None:
 
 def _find_number(output: str, marked: _Marked | None) -> str | None:
     if marked is None:
-        numbers = list(_quantities.find(_quantities.plain(output)))
-        return numbers[-1].text if numbers else None
+        number = _quantities.last(_quantities.plain(output))
+        return number.text if number else None
     sentence = _quantities.plain(_SENTENCE_END.split(marked.text.lstrip())[0])
     for part in (sentence.rpartition("=")[2], sentence):
         for number in _quantities.find(part):
@@ -177,7 +180,8 @@ def _nesting(text: str) -> int:
 
 
 _SIZES = re.compile(
-    r"\\(?:left|right|displaystyle|[bB]igg?[lr]?)(?![A-Za-z])|(?<!\\)\\[!,;: ]|\^\{?\\circ\}?|\\degree|\N{DEGREE SIGN}|\\?\$"
+    r"\\(?:left|right|displaystyle|[bB]igg?[lr]?)(?![A-Za-z])|(?<!\\)\\[!,;: ]"
+    r"|\^\{?\\circ\}?|\\degree|\N{DEGREE SIGN}|\\?\$"
 )
 _WORDS = re.compile(r"\\(?:text|mathrm|mathbf|textbf|mbox)\s?\{([^{}]*)\}")
 _UNIT = re.compile(r"(?<=[0-9}])\s*\\(?:text|mathrm|mbox)\s?\{[^{}]*\}(?:\^\{?[0-9]\}?)?$")

@@ -70,6 +70,7 @@ class Benchmark:
     """Fields of the list of options; without one, options stand in the question behind `Answer Choices:`."""
 
     def __post_init__(self) -> None:
+        """Check the fields."""
         if self.kind not in get_args(Kind):
             raise unknown_name("kind of answer", self.kind, get_args(Kind))
         if not self.hub and not self.files:
@@ -208,8 +209,8 @@ def load(benchmark: Benchmark | str | Path, *, data_dir: str | Path | None = Non
 
     Args:
         benchmark: A benchmark, or what `find` takes.
-        data_dir: Folder that holds the benchmark's file, or the folder of its hub set under the set's name; None for the
-            hub, where the benchmark has a set there.
+        data_dir: Folder that holds the benchmark's file, or the folder of its hub set under the set's name; None for
+            the hub, where the benchmark has a set there.
 
     Returns:
         All questions, in the order of the data.
