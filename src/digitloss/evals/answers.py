@@ -28,13 +28,13 @@ MAX_NESTING = 20
 
 _CUE = re.compile(
     r"(?:\b(?:the|final|correct|right|best|my|our)\s{1,9}(?:answer|option|choice)\b[^.\n:=]{0,60}?(?:\s{1,9}is\b|[:=])"
-    r"|\banswer\b[*_ ]{0,9}[:=])[:*_\s]{0,9}",
+    r"|\b(?:correct|right|best)\s{1,9}one\s{1,9}is\b|\banswer\s{1,9}is\b|\bans(?:wer)?\b[*_. ]{0,9}[:=])[:*_\s]{0,9}",
     re.IGNORECASE,
 )
 _BOX = re.compile(r"\\f?box(?:ed)?\s{0,9}\{")
-_SENTENCE_END = re.compile(r"(?<!\bapprox)[.!?](?:\s|$)(?!\s*[0-9a-z])|\n")
+_SENTENCE_END = re.compile(r"(?<!\bapprox)(?<!\bRs)(?<!\b[Nn]o)[.!?](?:\s|$)|\n")
 _HOPE = re.compile(r"\.?\s{1,9}I hope it is correct.*", re.DOTALL)
-_FORMULA = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$([^$\n]+?)(?<!\\)\$", re.DOTALL)
+_FORMULA = re.compile(r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$([^$\n]+?)(?<!\\)\$(?![0-9])", re.DOTALL)
 
 
 class _Marked(NamedTuple):
@@ -155,15 +155,22 @@ def _equal_numbers(answer: str, gold: str) -> bool:
 
 def _find_formula(output: str, marked: _Marked | None) -> str | None:
     if marked is None:
-        formulas = list(_FORMULA.finditer(output))
-        found = next(filter(None, formulas[-1].groups())) if formulas else _find_number(output, None)
+        formulas = _formulas(output)
+        found = formulas[-1] if formulas else _find_number(output, None)
     elif marked.is_exact:
         found = marked.text
     else:
         text = _HOPE.sub("", marked.text.lstrip())
         formula = _FORMULA.match(text)
-        found = next(filter(None, formula.groups())) if formula else _SENTENCE_END.split(text)[0]
+        sentence = formula[0] if formula else _SENTENCE_END.split(text)[0]
+        formulas = _formulas(sentence)
+        found = formulas[0] if len(formulas) == 1 else sentence
     return _formula(found or "")
+
+
+def _formulas(text: str) -> list[str]:
+    """What stands between marks of mathematics."""
+    return [next(filter(None, found.groups())) for found in _FORMULA.finditer(text)]
 
 
 def _formula(text: str) -> str | None:
@@ -244,7 +251,8 @@ _PROSE_AFTER = re.compile(r"\s+(?!(?:is|was|because|since|as|and|with|which|for|
 _ANOTHER = re.compile(r"[)\]}*\s]{0,5}(?:,|/|&|\bor\b|\band\b)[\s(\[*]{0,5}[A-J](?![A-Za-z0-9'])")
 _OPTION_MARK = re.compile(r"\(([A-J])\)|(?:^|\n)[\s*(]{0,9}([A-J])[).:](?=\s|\*)")
 _ALONE = re.compile(r"[\W_]{0,9}(?:(?:option|choice)\s)?[\W_]{0,9}([A-Ja-j])[\W_]{0,9}", re.IGNORECASE)
-_CORRECT = re.compile(r"\b(?:option|choice)\s\(?([A-J])\)?\s(?:is|must\sbe)\s(?:the\s)?(?:correct|right|answer)")
+_CORRECT = re.compile(r"(?<![A-Za-z])\(?([A-J])\)?\s(?:is|must\sbe)\s(?:the\s)?(?:correct|right|answer)\b")
+_CHOSEN = re.compile(r"\b(?:it's|it\sis|it\smust\sbe|choose|pick|select)\s(?:option\s)?\(?([A-HJ])\)?[.!*\s]{0,9}$")
 
 
 def _find_option(output: str, marked: _Marked | None) -> str | None:
@@ -254,7 +262,7 @@ def _find_option(output: str, marked: _Marked | None) -> str | None:
     if correct:
         return correct.pop() if len(correct) == 1 else None
     last = output.strip().rpartition("\n")[2]
-    alone = _ALONE.fullmatch(last)
+    alone = _ALONE.fullmatch(last) or _CHOSEN.search(last)
     if alone:
         return alone[1].upper()
     in_last, in_all = ({first or second for first, second in _OPTION_MARK.findall(text)} for text in (last, output))

@@ -333,12 +333,15 @@ def _without_letter(option: str, letter: str) -> str:
 
 
 def _split_at_options(text: str) -> tuple[str, tuple[str, ...]]:
-    """A question apart from the options behind it: `Q: 1 + 1? Answer Choices: (A) 2 (B) 3`."""
-    question, _, behind = text.partition("Answer Choices:")
+    """A question apart from the options behind it: `Passage. Q: 1 + 1? Answer Choices: (A) 2 (B) 3`."""
+    question, mark, behind = text.partition("Answer Choices:")
+    if not mark:
+        return text, ()
     parts = re.split(r"\(([A-J])\)", behind)[1:]
     letters, options = parts[0::2], parts[1::2]
     in_order = "".join(letters) == "ABCDEFGHIJ"[: len(letters)]
-    return question.removeprefix("Q:").strip(), tuple(option.strip() for option in options) if in_order else ()
+    question = " ".join(part.strip() for part in question.split("Q:", 1)).strip()
+    return question, tuple(option.strip() for option in options) if in_order else ()
 
 
 def _letter(raw: Any, num_options: int) -> str | None:
