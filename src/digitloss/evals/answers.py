@@ -81,7 +81,7 @@ def equal(answer: str, gold: str, kind: Kind) -> bool:
       integer, they also agree if they do after rounding to the decimals of the one that has fewer, at least two, and
       are within 1/1000 of the right one: `583.33` equals `583.3333`, and `2/3` equals `0.6667`.
     - `math`: as numbers, or equal in their text but for spaces, sizes and units, or of one value to the math-verify
-      package. A comparison that does not end within `_symbolic.TIME_LIMIT` seconds says no.
+      package. A comparison that does not end within 0.7 seconds says no.
     - `choice`: the same letter.
 
     Args:
