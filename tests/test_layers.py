@@ -14,6 +14,7 @@ ALLOWED = {
     "bench": {"losses", "numbers"},
     "compare": {"hub", "analysis", "evals", "train", "data", "losses", "numbers"},
     "report": set(),
+    "evals": {"data"},
     "train": {"losses", "data"},
     "data": set(),
     "hub": set(),

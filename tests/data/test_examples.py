@@ -168,9 +168,9 @@ def test_a_hub_name_is_asked_of_the_hub(monkeypatch):
 
     monkeypatch.setattr("datasets.load_dataset", load)
     assert read_examples("openai/gsm8k", config="main") == [Example(prompt="q", completion="#### 5")]
-    assert asked == [(("openai/gsm8k", "main"), {"split": "train"})]
+    assert asked == [(("openai/gsm8k", "main"), {"split": "train", "revision": None})]
     read_examples("teknium/OpenHermes-2.5")
-    assert asked[1] == (("teknium/OpenHermes-2.5", None), {"split": "train"})
+    assert asked[1] == (("teknium/OpenHermes-2.5", None), {"split": "train", "revision": None})
 
 
 def test_a_file_that_cannot_be_read(tmp_path):

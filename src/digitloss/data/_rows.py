@@ -21,8 +21,14 @@ _ENDINGS = (".json", ".jsonl", ".csv", ".parquet")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
-def read_rows(source: str | Path, *, config: str | None, split: str) -> list[Row]:
+def read_rows(source: str | Path, *, config: str | None, split: str, revision: str | None = None) -> list[Row]:
     """Read all rows of a file, a folder or a hub set.
+
+    Args:
+        source: A file, a folder in the layout of a hub set, or the name of a hub set.
+        config: Configuration of a folder or hub set.
+        split: Split of a folder or hub set; `train+test` is both.
+        revision: Commit of a hub set; None for its newest.
 
     Raises:
         DatasetError: It cannot be read, or has no rows.
@@ -32,7 +38,7 @@ def read_rows(source: str | Path, *, config: str | None, split: str) -> list[Row
     ending = path.suffix.lower()
     is_hub_name = not path.exists() and ending not in _ENDINGS and _HUB_NAME.fullmatch(str(source))
     if path.is_dir() or is_hub_name:
-        rows = list(_hub_rows(str(source), config, split))
+        rows = list(_hub_rows(str(source), config, split, revision))
     elif ending == ".parquet":
         rows = list(_parquet_rows(path))
     else:
@@ -106,13 +112,13 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
     yield from ((f"{path}, row {number}", row) for number, row in enumerate(table.to_pylist(), 1))
 
 
-def _hub_rows(name: str, config: str | None, split: str) -> Iterator[Row]:
+def _hub_rows(name: str, config: str | None, split: str, revision: str | None) -> Iterator[Row]:
     try:
         import datasets
     except ModuleNotFoundError as error:
         raise missing_extra("reading data sets of the hub", "train") from error
     try:
-        rows: Any = datasets.load_dataset(name, config, split=split)
+        rows: Any = datasets.load_dataset(name, config, split=split, revision=revision)
     except (OSError, ValueError) as error:
         raise DatasetError(
             f"{name}: neither a file nor a hub set that can be loaded (config {config!r}, split {split!r}): {error}"

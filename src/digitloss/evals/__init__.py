@@ -1,0 +1,1 @@
+"""Evaluation: benchmarks, and the answers in what a model writes."""
