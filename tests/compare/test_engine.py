@@ -150,6 +150,8 @@ def test_workers_end_with_their_parent(tmp_path, how):
     """Killed, or interrupted, with two workers in the middle of long runs."""
     code = KILLED.replace("steps=6", "steps=100_000").replace("Path(sys.argv[1])", "Path(sys.argv[1]), workers=2")
     code = code.replace("run(settings", "if __name__ == '__main__': run(settings")
+    heeds_interrupts = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # else as the parent
+    code = f"{heeds_interrupts}\n{code}"
     script = tmp_path / "script.py"
     script.write_text(code)
     process = subprocess.Popen([sys.executable, script, tmp_path / "out"], stderr=subprocess.DEVNULL)
