@@ -26,6 +26,7 @@ from digitloss.losses._base import AbstractDigitLoss, AbstractVocabularyLoss
 from digitloss.losses._digits import select_digits
 from digitloss.losses._heads import Head, Product
 from digitloss.losses._labels import is_readable
+from digitloss.losses._products import add_weight_gradient, states_gradient
 from digitloss.losses._tokens import Targets, believed, sum_over_digits
 from digitloss.numbers._tables import Tables
 
@@ -98,10 +99,11 @@ def objective_of_hidden(
             digit_logits = given.logits(products, context.tables.token_ids)
             digits = read_digits(digit_logits, targets, weights, context, with_gradient=any(is_needed))
             parts = []
-            for start in range(0, len(products[0].states), size):
+            scratch = digit_logits.new_empty(min(size, len(digit_logits)), len(given.weight))
+            for start in range(0, len(digit_logits), size):
                 where = slice(start, start + size)
                 chunk = [Product(states[where], weight) for states, weight in products]
-                work = given.logits(chunk)
+                work = given.write_logits(scratch[: len(chunk[0].states)], chunk)
                 slope = given.slope(work) if any(is_needed) else 1.0
                 parts.append(read_chunk(work, work, targets.part(where), weights.part(where), context, any(is_needed)))
                 if not any(is_needed):
@@ -133,21 +135,14 @@ def _accumulator(given: Tensor, *, is_sum: bool) -> Tensor:
 def _add_gradients(
     gradients: Sequence[Tensor | None], work: Float[Tensor, "n V"], chunk: Sequence[Product], where: slice
 ) -> None:
-    """Write the gradients of a chunk's states, and add up those of weights and bias.
-
-    Products are in the model's type; what a CPU adds up is in float32 too, which there takes no longer.
-    """
+    """Write the gradients of a chunk's states, and add up those of weights and bias."""
     num_products = len(chunk)
     for (states, weight), of_states, of_weight in zip(chunk, gradients, gradients[num_products:], strict=False):
         dtype = _kept(torch.promote_types(states.dtype, weight.dtype))
         if of_states is not None:
-            of_states[where] = (work.to(dtype) @ weight.to(dtype)).to(of_states.dtype)
-        if of_weight is None:
-            continue
-        if work.device.type == "cpu":
-            of_weight.addmm_(work.T, states.to(work.dtype))
-        else:
-            of_weight += work.to(dtype).T @ states.to(dtype)
+            of_states[where] = states_gradient(work, weight, dtype)
+        if of_weight is not None:
+            add_weight_gradient(of_weight, work, states, dtype)
     if len(gradients) > 2 * num_products and gradients[-1] is not None:
         gradients[-1].add_(work.sum(0))
 
@@ -301,8 +296,8 @@ def chunk_size(num_columns: int, device: torch.device, *, has_product: bool) -> 
 
 
 def hidden_chunk_size(num_columns: int, device: torch.device) -> int:
-    """Tokens of a chunk of hidden states: enough for a fast product, 128 MB of logits on a CPU and 1 GB on a GPU."""
-    num_elements = 2**25 if device.type == "cpu" else 2**28
+    """Tokens of a chunk of hidden states: enough for a fast product, 256 MB of logits on a CPU and 1 GB on a GPU."""
+    num_elements = 2**26 if device.type == "cpu" else 2**28
     return max(1, num_elements // num_columns)
 
 

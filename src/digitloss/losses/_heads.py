@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from digitloss.errors import ModelError
+from digitloss.losses._products import product_dtype, write_product
 
 SOFTCAP_FIELDS = ("final_logit_softcapping", "logits_soft_cap")
 """Fields of a configuration that bound the logits."""
@@ -93,17 +94,23 @@ class Head(NamedTuple):
         return products
 
     def logits(self, products: Sequence[Product], tokens: Int[Tensor, " D"] | None = None) -> Float[Tensor, "N D"]:
-        """Logits of all tokens, or of some, in float32 or wider; each product is in the type of its factors."""
+        """Logits of all tokens, or of some, in float32 or wider."""
         bias = self.bias if tokens is None or self.bias is None else self.bias[tokens]
         total = None
         for states, weight in products:
             rows = weight if tokens is None else weight[tokens]
-            dtype = torch.promote_types(states.dtype, rows.dtype)
+            dtype = product_dtype(states, rows)
             product = F.linear(states.to(dtype), rows.to(dtype), None if bias is None else bias.to(dtype))
             product = product.to(torch.promote_types(dtype, torch.float32))
             total, bias = product if total is None else total.add_(product), None
         assert total is not None
         return self.transformed(total)
+
+    def write_logits(self, out: Float[Tensor, "n V"], products: Sequence[Product]) -> Float[Tensor, "n V"]:
+        """Logits of all tokens, without gradient; `out`, float32 or wider, is overwritten, by them or on the way."""
+        for index, (states, weight) in enumerate(products):
+            write_product(out, states, weight, add=index > 0)
+        return self.transformed(out if self.bias is None else out.add_(self.bias))
 
     def transformed(self, product: Tensor) -> Tensor:
         """Apply scale and softcap."""

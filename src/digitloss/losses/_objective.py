@@ -207,7 +207,7 @@ class Objective:
             position_ids: As for the call.
             loss_weights: As for the call.
             numeric_weights: As for the call.
-            chunk_size: Tokens at a time; None: about 128 MB of logits on a CPU, 1 GB on a GPU.
+            chunk_size: Tokens at a time; None: about 256 MB of logits on a CPU, 1 GB on a GPU.
 
         Raises:
             ValueError: As the call does.

@@ -1,0 +1,66 @@
+"""Products of a chunk of tokens with the rows of a head: the logits, and what goes back from their gradient.
+
+A GPU multiplies in the type of the factors and adds up in float32. A CPU multiplies in float32, block by block of the
+head's rows: such a block stays in cache, a narrower type is widened into one small buffer, and nothing of the size of
+the head is made. (Its products in bfloat16 are many times slower than that.)
+"""
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+_ROWS_OF_BLOCK = 4096
+
+
+def product_dtype(states: Tensor, weight: Tensor) -> torch.dtype:
+    """Type in which two factors are multiplied."""
+    dtype = torch.promote_types(states.dtype, weight.dtype)
+    return torch.promote_types(dtype, torch.float32) if states.device.type == "cpu" else dtype
+
+
+def write_product(
+    out: Float[Tensor, "n V"], states: Float[Tensor, "n R"], weight: Float[Tensor, "V R"], *, add: bool
+) -> None:
+    """Write, or add, states times weight."""
+    if out.device.type != "cpu":
+        dtype = product_dtype(states, weight)
+        product = states.to(dtype) @ weight.to(dtype).T
+        _ = out.add_(product) if add else out.copy_(product)
+        return
+    states = states.to(out.dtype)
+    for block, rows in _blocks(weight, out.dtype):
+        out[:, block].addmm_(states, rows.T, beta=float(add))
+
+
+def states_gradient(work: Float[Tensor, "n V"], weight: Float[Tensor, "V R"], dtype: torch.dtype) -> Tensor:
+    """Gradient of the states, from that of the logits; a GPU multiplies in a given type."""
+    if work.device.type != "cpu":
+        return work.to(dtype) @ weight.to(dtype)
+    total = work.new_zeros(len(work), weight.shape[1])
+    for block, rows in _blocks(weight, work.dtype):
+        total.addmm_(work[:, block], rows)
+    return total
+
+
+def add_weight_gradient(
+    total: Float[Tensor, "V R"], work: Float[Tensor, "n V"], states: Float[Tensor, "n R"], dtype: torch.dtype
+) -> None:
+    """Add the gradient of the weight; a GPU multiplies in a given type."""
+    if work.device.type != "cpu":
+        total += work.to(dtype).T @ states.to(dtype)
+        return
+    states = states.to(work.dtype)
+    for start in range(0, len(total), _ROWS_OF_BLOCK):
+        block = slice(start, start + _ROWS_OF_BLOCK)
+        total[block].addmm_(work[:, block].T, states)
+
+
+def _blocks(weight: Float[Tensor, "V R"], dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
+    """Rows of a weight, block by block, in a given type. They are there until the next block is asked for."""
+    wide = None if weight.dtype == dtype else weight.new_empty((_ROWS_OF_BLOCK, weight.shape[1]), dtype=dtype)
+    for start in range(0, len(weight), _ROWS_OF_BLOCK):
+        block = slice(start, start + _ROWS_OF_BLOCK)
+        rows = weight[block]
+        yield block, rows if wide is None else wide[: len(rows)].copy_(rows)
