@@ -89,18 +89,26 @@ def bench_page(results: Mapping[str, Any], command: str) -> str:
 def draw_bench(results: Mapping[str, Any], path: Path) -> None:
     """Draw time and memory of every case as multiples of plain cross-entropy, a row of panels for each setting.
 
+    Where plain cross-entropy was not measured, time is in seconds.
+
     Args:
         results: What `results.json` of `digitloss bench` holds.
         path: Where the picture goes; its ending says the format.
     """
-    shown = [found for found in results["settings"] if _BASELINE in found["summary"]]
-    alone = [found for found in results["settings"] if _BASELINE not in found["summary"]]
+    shown = [found for found in results["settings"] if found["setting"]["path"] != "numbers"]
+    alone = [found for found in results["settings"] if found["setting"]["path"] == "numbers"]
     heights = [0.9 + 0.34 * len(found["summary"]) for found in shown] + ([2.6] if alone else [])
     figure = Figure(figsize=(13, 1.1 + sum(heights)), dpi=110, layout="constrained")
     grid = figure.add_gridspec(len(heights), 2, height_ratios=heights)
     for row, found in enumerate(shown):
-        time, memory = figure.add_subplot(grid[row, 0]), figure.add_subplot(grid[row, 1])
-        _draw_bars(time, found, "time", f"{found['title']}\ntime over plain cross-entropy, median and quartiles")
+        time = figure.add_subplot(grid[row, 0])
+        if _BASELINE in found["summary"]:
+            _draw_bars(time, found, "time", f"{found['title']}\ntime over plain cross-entropy, median and quartiles")
+        else:
+            _draw_bars(time, found, "seconds", f"{found['title']}\nseconds, median")
+        if all(figures["memory"] is None for figures in found["summary"].values()):
+            continue
+        memory = figure.add_subplot(grid[row, 1])
         what = (
             "beyond the logits, in multiples of them"
             if found["setting"]["path"] == "logits"
@@ -129,7 +137,8 @@ def _draw_bars(axes: Axes, found: Mapping[str, Any], figure: str, title: str) ->
     axes.set_yticks(range(len(cases)), cases)
     axes.set_ylim(len(cases) - 0.4, -0.6)
     axes.set_xlim(0, axes.get_xlim()[1] * 1.12)
-    axes.axvline(1, color="0.3", linewidth=0.8, linestyle="--")
+    if figure != "seconds":
+        axes.axvline(1, color="0.3", linewidth=0.8, linestyle="--")
     axes.set_title(title, loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
 
