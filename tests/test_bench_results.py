@@ -11,8 +11,13 @@ FOLDER = Path(__file__).parents[1] / "docs" / "results" / "bench"
 
 
 @pytest.fixture(scope="module")
-def settings():
-    return json.loads((FOLDER / "results.json").read_text())["settings"]
+def results():
+    return json.loads((FOLDER / "results.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def settings(results):
+    return results["settings"]
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +64,11 @@ def test_memory_is_in_multiples_of_the_logits_or_of_cross_entropy(settings, tabl
             else:
                 expected = "-"
             assert tables[found["title"].lower()][case][4] == expected
+
+
+def test_settings_without_plain_cross_entropy_are_drawn_too(results, tmp_path):
+    pytest.importorskip("matplotlib")
+    from digitloss.report.bench import draw_bench
+
+    draw_bench(results, tmp_path / "bench.svg")
+    assert (tmp_path / "bench.svg").read_text().count("<!-- seconds, median -->") == 1

@@ -17,30 +17,30 @@ _ROWS_OF_BLOCK = 4096
 def product_dtype(states: Tensor, weight: Tensor) -> torch.dtype:
     """Type in which two factors are multiplied."""
     dtype = torch.promote_types(states.dtype, weight.dtype)
-    return torch.promote_types(dtype, torch.float32) if states.device.type == "cpu" else dtype
+    return torch.promote_types(dtype, torch.float32) if _widens(states.device) else dtype
 
 
 def write_product(
     out: Float[Tensor, "n V"], states: Float[Tensor, "n R"], weight: Float[Tensor, "V R"], *, add: bool
 ) -> None:
     """Write, or add, states times weight."""
-    if out.device.type != "cpu":
-        dtype = product_dtype(states, weight)
+    dtype = product_dtype(states, weight)
+    if dtype != out.dtype and not _widens(out.device):
         product = states.to(dtype) @ weight.to(dtype).T
         _ = out.add_(product) if add else out.copy_(product)
         return
     states = states.to(out.dtype)
-    for block, rows in _blocks(weight, out.dtype):
-        out[:, block].addmm_(states, rows.T, beta=float(add))
+    for columns, rows in zip(torch.split(out, _ROWS_OF_BLOCK, 1), _blocks(weight, out.dtype), strict=True):
+        columns.addmm_(states, rows.T, beta=float(add))
 
 
 def states_gradient(work: Float[Tensor, "n V"], weight: Float[Tensor, "V R"], dtype: torch.dtype) -> Tensor:
     """Gradient of the states, from that of the logits; a GPU multiplies in a given type."""
-    if work.device.type != "cpu":
+    if not _widens(work.device):
         return work.to(dtype) @ weight.to(dtype)
     total = work.new_zeros(len(work), weight.shape[1])
-    for block, rows in _blocks(weight, work.dtype):
-        total.addmm_(work[:, block], rows)
+    for columns, rows in zip(torch.split(work, _ROWS_OF_BLOCK, 1), _blocks(weight, work.dtype), strict=True):
+        total.addmm_(columns, rows)
     return total
 
 
@@ -48,19 +48,22 @@ def add_weight_gradient(
     total: Float[Tensor, "V R"], work: Float[Tensor, "n V"], states: Float[Tensor, "n R"], dtype: torch.dtype
 ) -> None:
     """Add the gradient of the weight; a GPU multiplies in a given type."""
-    if work.device.type != "cpu":
+    if not _widens(work.device):
         total += work.to(dtype).T @ states.to(dtype)
         return
     states = states.to(work.dtype)
-    for start in range(0, len(total), _ROWS_OF_BLOCK):
-        block = slice(start, start + _ROWS_OF_BLOCK)
-        total[block].addmm_(work[:, block].T, states)
+    for rows, columns in zip(torch.split(total, _ROWS_OF_BLOCK), torch.split(work, _ROWS_OF_BLOCK, 1), strict=True):
+        rows.addmm_(columns.T, states)
 
 
-def _blocks(weight: Float[Tensor, "V R"], dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
+def _widens(device: torch.device) -> bool:
+    """True where products are made in float32 or wider, whatever the factors are in."""
+    return device.type == "cpu"
+
+
+def _blocks(weight: Float[Tensor, "V R"], dtype: torch.dtype) -> Iterator[Tensor]:
     """Rows of a weight, block by block, in a given type. They are there until the next block is asked for."""
-    wide = None if weight.dtype == dtype else weight.new_empty((_ROWS_OF_BLOCK, weight.shape[1]), dtype=dtype)
-    for start in range(0, len(weight), _ROWS_OF_BLOCK):
-        block = slice(start, start + _ROWS_OF_BLOCK)
-        rows = weight[block]
-        yield block, rows if wide is None else wide[: len(rows)].copy_(rows)
+    is_ready = weight.dtype == dtype
+    wide = weight.new_empty(() if is_ready else (min(_ROWS_OF_BLOCK, len(weight)), weight.shape[1]), dtype=dtype)
+    for rows in torch.split(weight, _ROWS_OF_BLOCK):
+        yield rows if is_ready else wide[: len(rows)].copy_(rows)
