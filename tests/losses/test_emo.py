@@ -24,7 +24,8 @@ CROSS_ENTROPY = [-0.5, 0.3, 0.2]
 def added(head=HEAD, **options):
     logits = torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64).log().requires_grad_()
     emo = dl.losses.load("emo", **options)
-    costs = emo.token_costs(torch.tensor([0]), emo.cost_rows(head))
+    rows = emo.cost_rows(head)
+    costs = emo.token_costs(torch.tensor([0]), rows[:1] @ rows.T)
     cross_entropy = -logits.log_softmax(-1)[:, 0]
     loss = cross_entropy + emo.added_loss(cross_entropy, (logits.softmax(-1) * costs).sum(-1))
     loss.sum().backward()

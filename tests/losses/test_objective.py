@@ -110,8 +110,8 @@ class OwnLoss(AbstractDigitLoss):
 class HeadLoss(AbstractVocabularyLoss):
     needs_head: ClassVar[bool] = True
 
-    def token_costs(self, target, rows):
-        return rows.sum(-1).expand(len(target), -1).clone()
+    def token_costs(self, target, products):
+        return products
 
     def added_loss(self, cross_entropy, mean_cost):
         return 3 * mean_cost
@@ -133,9 +133,9 @@ def test_a_loss_that_reads_the_head(vocab):
     with pytest.raises(ValueError, match=r"reads the output head: pass head=model\.get_output_embeddings"):
         objective(logits, labels)
     numeric = objective.terms(logits, labels, head=head).numeric
-    mean_cost = head.sum(-1).mean()  # all tokens are as likely
-    torch.testing.assert_close(numeric, torch.tensor([[1.0, 0.0, 1.0]]) * 3 * mean_cost)
-    expected = math.log(len(vocab)) + 3 * mean_cost
+    mean_costs = (head @ head.T).mean(-1)[labels[0, 1:].clamp(min=0)]  # all tokens are as likely
+    torch.testing.assert_close(numeric, torch.tensor([[1.0, 0.0, 1.0]]) * 3 * mean_costs)
+    expected = math.log(len(vocab)) + 3 * mean_costs[[0, 2]].mean()
     assert objective(logits, labels, head=head).item() == pytest.approx(expected.item(), rel=1e-5)
 
 

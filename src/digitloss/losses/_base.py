@@ -58,15 +58,17 @@ class AbstractVocabularyLoss(AbstractLoss, abc.ABC):
     """
 
     def cost_rows(self, head: Float[Tensor, "V H"]) -> Tensor:
-        """Make of the head's weight, once a batch, what `token_costs` reads."""
+        """Make of the head's weight, once a batch, the rows whose products `token_costs` reads."""
         return head
 
-    def token_costs(self, target: Int[Tensor, " N"], rows: Tensor | None) -> Float[Tensor, "N V"] | None:
+    def token_costs(
+        self, target: Int[Tensor, " N"], products: Float[Tensor, "N V"] | None
+    ) -> Float[Tensor, "N V"] | None:
         """Return the cost of every token of the vocabulary for each target, without gradient; None where there is none.
 
         Args:
             target: Token ids; a valid id where the token is ignored.
-            rows: What `cost_rows` returned, given where `needs_head`.
+            products: Of the target's cost row with that of every token, given where `needs_head`; free to overwrite.
         """
         return None
 

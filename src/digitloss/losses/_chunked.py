@@ -19,16 +19,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from digitloss.losses._base import AbstractDigitLoss, AbstractVocabularyLoss
 from digitloss.losses._digits import select_digits
 from digitloss.losses._heads import Head, Product
 from digitloss.losses._labels import is_readable
-from digitloss.losses._products import add_weight_gradient, states_gradient
+from digitloss.losses._products import add_weight_gradient, states_gradient, write_product
 from digitloss.losses._tokens import Targets, believed, sum_over_digits
 from digitloss.numbers._tables import Tables
+
+_TOKENS_OF_PRODUCT = 256
 
 
 class Context(NamedTuple):
@@ -37,9 +39,15 @@ class Context(NamedTuple):
     loss: AbstractDigitLoss | AbstractVocabularyLoss
     tables: Tables
     rows: Tensor | None
-    """What the loss's costs are made of."""
+    """Rows whose products the loss's costs are made of."""
     has_beliefs: bool
     """True where digit entropy and right digits are asked for."""
+    room: Tensor | None = None
+    """Where the products of a chunk are written, one chunk after the other; None: in a tensor of their own."""
+
+    def with_room(self, size: int) -> "Context":
+        """Return the same with room for chunks of up to `size` tokens, where the loss needs products."""
+        return self if self.rows is None else self._replace(room=self.rows.new_empty(size, len(self.rows)))
 
 
 class Weights(NamedTuple):
@@ -100,12 +108,13 @@ def objective_of_hidden(
             digits = read_digits(digit_logits, targets, weights, context, with_gradient=any(is_needed))
             parts = []
             scratch = digit_logits.new_empty(min(size, len(digit_logits)), len(given.weight))
+            of_chunk = context.with_room(len(scratch))
             for start in range(0, len(digit_logits), size):
                 where = slice(start, start + size)
                 chunk = [Product(states[where], weight) for states, weight in products]
                 work = given.write_logits(scratch[: len(chunk[0].states)], chunk)
                 slope = given.slope(work) if any(is_needed) else 1.0
-                parts.append(read_chunk(work, work, targets.part(where), weights.part(where), context, any(is_needed)))
+                parts.append(read_chunk(work, work, targets.part(where), weights.part(where), of_chunk, any(is_needed)))
                 if not any(is_needed):
                     continue
                 if digits.gradient is not None:
@@ -155,6 +164,7 @@ def _read_logits(
     digit_logits = logits[..., context.tables.token_ids].flatten(0, 1).to(dtype)
     digits = read_digits(digit_logits, targets, weights, context, with_gradient=gradient is not None)
     size = chunk_size(logits.shape[-1], logits.device, has_product=context.rows is not None)
+    context = context.with_room(size)
     is_direct = gradient is not None and gradient.dtype == dtype
     scratch = logits.new_empty((0 if is_direct else size, logits.shape[-1]), dtype=dtype)
     parts = []
@@ -224,7 +234,7 @@ def read_chunk(
     factor = weights.cross_entropy
     costs = of_cost = mean_cost = None
     if isinstance(loss, AbstractVocabularyLoss):
-        costs = loss.token_costs(targets.token, context.rows)
+        costs = loss.token_costs(targets.token, _cost_products(targets.token, context))
         if costs is not None:
             costs = costs.to(work.dtype)
             mean_cost = torch.linalg.vecdot(work, costs) / total
@@ -243,6 +253,16 @@ def read_chunk(
             work.div_(total[:, None])
         work.scatter_add_(1, token, -factor[:, None])
     return cross_entropy.detach(), added.detach()
+
+
+def _cost_products(target: Int[Tensor, " n"], context: Context) -> Float[Tensor, "n V"] | None:
+    """Products of the targets' cost rows with all, in the room that chunks share."""
+    rows, room = context.rows, context.room
+    if rows is None:
+        return None
+    out = rows.new_empty(len(target), len(rows)) if room is None else room[: len(target)]
+    write_product(out, rows[target], rows, add=False)
+    return out
 
 
 class _Computed(torch.autograd.Function):
@@ -289,10 +309,10 @@ def _kept(dtype: torch.dtype) -> torch.dtype:
 def chunk_size(num_columns: int, device: torch.device, *, has_product: bool) -> int:
     """Tokens of a chunk: few enough to stay in the cache of a CPU, or to be small beside the memory of a GPU.
 
-    Where costs are a product with the head, a CPU needs more of them at a time: 32 MB of logits.
+    Where costs are a product with the head, a CPU needs more of them at a time.
     """
-    num_elements = 2**26 if device.type != "cpu" else 2**23 if has_product else 2**21
-    return max(1, num_elements // num_columns)
+    num_elements = 2**21 if device.type == "cpu" else 2**26
+    return max(_TOKENS_OF_PRODUCT if has_product else 1, num_elements // num_columns)
 
 
 def hidden_chunk_size(num_columns: int, device: torch.device) -> int:

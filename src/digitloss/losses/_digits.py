@@ -53,15 +53,17 @@ def _group_logits(
     tables: Tables, token_logits: Float[Tensor, "N D"]
 ) -> tuple[Float[Tensor, "N G"], Float[Tensor, "N G"]]:
     """Logsumexp of each group's logits, and the same less the log of the number of its possible tokens."""
-    members = token_logits[:, tables.member_column]
     if tables.has_single_members:
+        members = token_logits[:, tables.member_column]
         return members, members
-    size = (len(members), len(tables.num_members))
+    members = token_logits.T.contiguous().index_select(0, tables.member_column)  # whole rows are read and added
+    size = (len(tables.num_members), len(token_logits))
     group = tables.member_group
-    peak = members.new_full(size, -torch.inf).scatter_reduce(1, group.expand_as(members), members.detach(), "amax")
+    given = members.detach()
+    peak = members.new_full(size, -torch.inf).scatter_reduce(0, group[:, None].expand_as(given), given, "amax")
     peak = torch.where(peak == -torch.inf, 0.0, peak)
-    total = members.new_zeros(size).index_add(1, group, (members - peak[:, group]).exp())
-    count = members.new_zeros(size).index_add(1, group, (members.detach() != -torch.inf).to(members.dtype))
+    total = members.new_zeros(size).index_add(0, group, (members - peak.index_select(0, group)).exp())
+    count = members.new_zeros(size).index_add(0, group, (given != -torch.inf).to(members.dtype))
     is_possible = count > 0
     mass = torch.where(is_possible, peak + torch.where(is_possible, total, 1.0).log(), -torch.inf)
-    return mass, mass - count.clamp(min=1).log()
+    return mass.T, (mass - count.clamp(min=1).log()).T

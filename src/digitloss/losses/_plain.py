@@ -27,7 +27,7 @@ def read_plain(
     if isinstance(loss, AbstractDigitLoss):
         numeric = sum_over_digits(loss.digit_loss(digits), has_term, flat)
     else:
-        costs = loss.token_costs(flat.token, rows)
+        costs = loss.token_costs(flat.token, None if rows is None else rows[flat.token] @ rows.T)
         mean_cost = None if costs is None else (scores.softmax(-1) * costs).sum(-1)
         numeric = torch.where(flat.is_target, loss.added_loss(cross_entropy, mean_cost), 0.0)
     with torch.no_grad():

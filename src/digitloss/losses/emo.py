@@ -64,10 +64,10 @@ class Loss(AbstractVocabularyLoss):
         """Return the embeddings, of unit length and without gradient, in float32 or wider."""
         return F.normalize(head.detach().to(torch.promote_types(head.dtype, torch.float32)), dim=-1)
 
-    def token_costs(self, target: Int[Tensor, " N"], rows: Tensor | None) -> Float[Tensor, "N V"]:
+    def token_costs(self, target: Int[Tensor, " N"], products: Float[Tensor, "N V"] | None) -> Float[Tensor, "N V"]:
         """Return 1 - cos(e_v, e_y) of every token v."""
-        assert rows is not None
-        return 1 - rows[target] @ rows.T
+        assert products is not None
+        return products.neg_().add_(1)
 
     def added_loss(
         self, cross_entropy: Float[Tensor, " N"], mean_cost: Float[Tensor, " N"] | None
