@@ -36,6 +36,10 @@ class MissingExtraError(DigitlossError, ImportError):
     """An optional dependency is absent; the message holds the pip command."""
 
 
+class SandboxError(DigitlossError, RuntimeError):
+    """No sandbox can be made here; the message says what to install or to allow."""
+
+
 class TermNotCalledError(DigitlossError, RuntimeError):
     """Training ran without the numeric term: something replaced or bypassed it."""
 
