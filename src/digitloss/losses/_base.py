@@ -57,6 +57,9 @@ class AbstractVocabularyLoss(AbstractLoss, abc.ABC):
     under the model.
     """
 
+    adds_nothing: ClassVar[bool] = False
+    """True where it is cross-entropy itself."""
+
     def cost_rows(self, head: Float[Tensor, "V H"]) -> Tensor:
         """Make of the head's weight, once a batch, the rows whose products `token_costs` reads."""
         return head

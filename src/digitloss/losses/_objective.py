@@ -30,7 +30,7 @@ from digitloss.losses._heads import Head, read_head
 from digitloss.losses._labels import find_scale, given_labels, of_targets, read_labels
 from digitloss.losses._plain import read_plain, sum_as_cross_entropy
 from digitloss.losses._registry import load
-from digitloss.losses._tokens import IGNORED, Reading, Targets, Terms, sum_over_digits
+from digitloss.losses._tokens import IGNORED, Reading, Targets, Terms, believed, sum_over_digits
 from digitloss.numbers import NumberVocab
 
 NORMALIZATIONS = ("tokens", "digits")
@@ -96,6 +96,11 @@ class Objective:
     def is_normalized_by_tokens(self) -> bool:
         """True where the numeric sum is divided by target tokens, False where by digits."""
         return self.normalize == "tokens" or isinstance(self.loss, AbstractVocabularyLoss)
+
+    @property
+    def is_term(self) -> bool:
+        """True where it is cross-entropy plus a term on digits, or plus nothing: that term is `numeric_from_hidden`."""
+        return isinstance(self.loss, AbstractDigitLoss) or self.loss.adds_nothing
 
     def __repr__(self) -> str:
         """Return name, weight and options."""
@@ -220,16 +225,19 @@ class Objective:
             >>> loss = objective.from_hidden(hidden, head, labels)
             >>> torch.testing.assert_close(loss, objective(head(hidden), labels))
         """
-        given = read_head(head)
-        hidden, targets = read_labels(self.vocab, hidden, labels, shift_labels, position_ids, given)
-        counts, weights = (num_items_in_batch, num_digits_in_batch), (loss_weights, numeric_weights)
-        flat, factors = self._flat(targets, hidden, labels, shift_labels, counts, weights)
-        tables = self.vocab.tables(targets.token.device)
-        context = Context(self.loss, tables, self._cost_rows(given, len(given.weight)), has_beliefs=False)
-        size = hidden_chunk_size(len(given.weight), hidden.device) if chunk_size is None else chunk_size
-        if size < 1:
-            raise ValueError(f"chunk_size must be at least 1, got {size}")
-        return objective_of_hidden(hidden, given, flat, factors, context, size)[0]
+        if chunk_size is not None and chunk_size < 1:
+            raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
+        return self._from_hidden(
+            hidden,
+            head,
+            labels,
+            shift_labels=shift_labels,
+            position_ids=position_ids,
+            counts=(num_items_in_batch, num_digits_in_batch),
+            weights=(loss_weights, numeric_weights),
+            has_beliefs=False,
+            chunk_size=chunk_size,
+        )[0]
 
     def numeric_from_hidden(
         self,
@@ -250,16 +258,53 @@ class Objective:
         Raises:
             ValueError: The loss replaces cross-entropy and has no term of its own.
         """
-        if not isinstance(self.loss, AbstractDigitLoss):
-            raise ValueError(f"{self.loss.name} replaces cross-entropy: it is no term beside it; use from_hidden")
-        given = read_head(head)
-        hidden, targets = read_labels(self.vocab, hidden, labels, shift_labels, position_ids, given)
-        counts, weights = (num_items_in_batch, num_digits_in_batch), (None, numeric_weights)
-        flat, factors = self._flat(targets, hidden, labels, shift_labels, counts, weights)
-        tables = self.vocab.tables(targets.token.device)
-        digit_logits = given.logits(given.products(hidden.flatten(0, 1)), tables.token_ids)
-        digits, has_term = select_digits(tables, flat.found, digit_logits)
-        return (sum_over_digits(self.loss.digit_loss(digits), has_term, flat) * factors.numeric).sum()
+        return self._numeric_from_hidden(
+            hidden,
+            head,
+            labels,
+            shift_labels=shift_labels,
+            position_ids=position_ids,
+            counts=(num_items_in_batch, num_digits_in_batch),
+            weights=(None, numeric_weights),
+            has_beliefs=False,
+        )[0]
+
+    def measure_from_hidden(
+        self,
+        hidden: Float[Tensor, "B T H"] | Float[Tensor, "N H"],
+        head: Float[Tensor, "V H"] | nn.Module | Head,
+        labels: Labels | None = None,
+        *,
+        shift_labels: Labels | Int[Tensor, " N"] | None = None,
+        num_items_in_batch: int | Tensor | None = None,
+        num_digits_in_batch: int | Tensor | None = None,
+        position_ids: Int[Tensor, "_ T"] | Int[Tensor, " N"] | None = None,
+        is_term: bool = False,
+    ) -> tuple[Float[Tensor, ""], Reading]:
+        """Return what `from_hidden` does, and without gradient its terms and what the model believed.
+
+        Args:
+            hidden: As for `from_hidden`.
+            head: As for `from_hidden`.
+            labels: As for the call.
+            shift_labels: As for the call.
+            num_items_in_batch: As for the call.
+            num_digits_in_batch: As for the call.
+            position_ids: As for the call.
+            is_term: Measure `numeric_from_hidden` instead: then the cross-entropy of the terms is 0, as it is not read.
+        """
+        measure = self._numeric_from_hidden if is_term else self._from_hidden
+        value, reading = measure(
+            hidden,
+            head,
+            labels,
+            shift_labels=shift_labels,
+            position_ids=position_ids,
+            counts=(num_items_in_batch, num_digits_in_batch),
+            weights=(None, None),
+            has_beliefs=True,
+        )
+        return value, reading
 
     def terms(
         self,
@@ -345,6 +390,62 @@ class Objective:
         flat, factors = self._flat(targets, logits, labels, shift_labels, counts, weights)
         value, figures = objective_of_logits(logits, flat, factors, Context(self.loss, tables, rows, has_beliefs))
         return value, _reading(figures, logits, targets, num_digits)
+
+    def _from_hidden(
+        self,
+        hidden: Tensor,
+        head: Tensor | nn.Module | Head,
+        labels: Tensor | None,
+        *,
+        shift_labels: Tensor | None,
+        position_ids: Tensor | None,
+        counts: tuple[int | Tensor | None, int | Tensor | None],
+        weights: tuple[Tensor | None, Tensor | None],
+        has_beliefs: bool,
+        chunk_size: int | None = None,
+    ) -> tuple[Tensor, Reading]:
+        given = read_head(head)
+        hidden, targets = read_labels(self.vocab, hidden, labels, shift_labels, position_ids, given)
+        flat, factors = self._flat(targets, hidden, labels, shift_labels, counts, weights)
+        tables = self.vocab.tables(targets.token.device)
+        context = Context(self.loss, tables, self._cost_rows(given, len(given.weight)), has_beliefs)
+        size = hidden_chunk_size(len(given.weight), hidden.device) if chunk_size is None else chunk_size
+        value, figures = objective_of_hidden(hidden, given, flat, factors, context, size)
+        return value, _reading(figures, hidden, targets, tables.num_terms[targets.found.column])
+
+    def _numeric_from_hidden(
+        self,
+        hidden: Tensor,
+        head: Tensor | nn.Module | Head,
+        labels: Tensor | None,
+        *,
+        shift_labels: Tensor | None,
+        position_ids: Tensor | None,
+        counts: tuple[int | Tensor | None, int | Tensor | None],
+        weights: tuple[Tensor | None, Tensor | None],
+        has_beliefs: bool,
+    ) -> tuple[Tensor, Reading]:
+        if not self.is_term:
+            raise ValueError(f"{self.loss.name} replaces cross-entropy: it is no term beside it; use from_hidden")
+        given = read_head(head)
+        hidden, targets = read_labels(self.vocab, hidden, labels, shift_labels, position_ids, given)
+        flat, factors = self._flat(targets, hidden, labels, shift_labels, counts, weights)
+        tables = self.vocab.tables(targets.token.device)
+        with torch.autocast(hidden.device.type, enabled=False):
+            digit_logits = given.logits(given.products(hidden.flatten(0, 1)), tables.token_ids)
+            digits, has_term = select_digits(tables, flat.found, digit_logits)
+            losses = (
+                self.loss.digit_loss(digits) if isinstance(self.loss, AbstractDigitLoss) else digits.logits[:, 0] * 0
+            )
+            numeric = sum_over_digits(losses, has_term, flat)
+            value = (numeric * factors.numeric).sum()
+            none = torch.zeros_like(numeric.detach())
+            beliefs = (none, none)
+            if has_beliefs:
+                with torch.no_grad():
+                    beliefs = believed(digits, has_term, flat)
+        figures = Figures(none, numeric.detach(), *beliefs)
+        return value, _reading(figures, hidden, targets, tables.num_terms[targets.found.column])
 
     def _flat(
         self,

@@ -6,6 +6,7 @@ It adds nothing to the cross-entropy that every objective holds.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -23,6 +24,8 @@ class Loss(AbstractVocabularyLoss):
         >>> dl.losses.load("cross_entropy")
         Loss()
     """
+
+    adds_nothing: ClassVar[bool] = True
 
     def added_loss(
         self, cross_entropy: Float[Tensor, " N"], mean_cost: Float[Tensor, " N"] | None
